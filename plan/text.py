@@ -1,0 +1,59 @@
+"""Text from elsewhere made safe to keep, to show and to send on. Knows nothing of where it came from."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any
+
+UNWANTED = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202f"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+"""Control, bidi and invisible characters, lone surrogates, tags and variation selectors: nothing a reader would miss.
+
+Line feed and tab stay. Sources: Unicode categories Cc, Cf, Cs and the default-ignorable property.
+"""
+
+
+def clean(text: str) -> str:
+    """The text in NFC without unwanted characters, trimmed."""
+    return unicodedata.normalize("NFC", UNWANTED.sub("", whole(text))).strip()
+
+
+def whole(text: str) -> str:
+    """The text with halves of characters joined, or left out where the other half is missing."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\ufffd", "")
+
+
+def clean_line(text: str, limit: int) -> str:
+    """The text clean, on one line, at most `limit` characters long."""
+    return shortened(" ".join(clean(text[: 4 * limit]).split()), limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text cut to `limit` characters, the cut marked."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def brief(value: Any, limit: int = 60) -> str:
+    """A value as a short text for a sentence."""
+    return shortened(value if isinstance(value, str) else as_json(value), limit)
+
+
+def cleaned(value: Any, by: Callable[[str], str] = clean) -> Any:
+    """A JSON value with every text and name in it put through `by`."""
+    if isinstance(value, str):
+        return by(value)
+    if isinstance(value, Mapping):
+        return {by(str(name)): cleaned(inner, by) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(inner, by) for inner in value]
+    return value
+
+
+def as_json(value: Any) -> str:
+    """Compact JSON that every peer accepts: real characters, no NaN."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)

@@ -1,0 +1,1 @@
+"""Tests in behaviour sentences, and the judge of finished runs."""
