@@ -1,4 +1,4 @@
-"""A travel-planning agent without an agent framework: a chat model plans and chooses, the code decides what may happen.
+"""A travel-planning agent without an agent framework: a model plans and chooses, the code decides what may happen.
 
 Read it from top to bottom: the loop, the dispatch of calls, the MCP client, the model endpoint, the command line.
 What may follow what, which call is allowed and whose move it is after a failure are tables and pure functions in
@@ -25,17 +25,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from memory.context import history, request_messages
-from memory.ledger import book, rooms_left
+from memory.journal import Journal, Listener
+from memory.ledger import rooms_left
 from memory.store import Notebook, NotebookError
 from plan import goal, hotels, options, prompts, recovery, rehearsal, view
 from plan.dialect import Dialect, request_body
 from plan.guards import Verdict, batches, check, misplaced
-from plan.machine import Run, apply, replay
+from plan.machine import Run, replay
 from plan.model import Call, Event, Failure, Offer, Phase, Receipt, RoomType, Turn
 from plan.options import Mode, Settings, UsageError
 from plan.recovery import End
 from plan.replies import Answer, Expected, Remedy, Trouble, read_answer, turn_event
-from plan.results import Accepted, RemoteAnswer, accept, allowed, protocol_failure
+from plan.results import Accepted, RemoteAnswer, accept, allowed, protocol_failure, start_failure
 from plan.text import as_json, clean_line
 from plan.tools import local_tools
 
@@ -53,7 +54,7 @@ class Manner:
 
     settings: Settings = Settings()  # noqa: RUF009 - a frozen value
     today: Callable[[], date] = date.today
-    listeners: Sequence[Callable[[Run, Event], None]] = ()
+    listeners: Sequence[Listener] = ()
     ask_person: Callable[[str], Awaitable[str | None]] | None = None
     """Puts a question to the person; their words, or None at the end of input. Without it nobody can be asked."""
     approved_beforehand: bool = False
@@ -68,11 +69,17 @@ class Manner:
 class Course:
     """One run on its way. The only thing that moves is `run`, and only by recording an event."""
 
-    def __init__(self, agent: TripAgent, run_id: str, events: Sequence[Event], manner: Manner) -> None:
+    def __init__(self, agent: TripAgent, run_id: str, manner: Manner) -> None:
         self.agent, self.manner, self.settings = agent, manner, manner.settings
-        self.run, self.events = replay(run_id, events), list(events)
+        self.journal = Journal(agent.notebook, run_id, manner.listeners)
+        self.record = self.journal.record
         self.schemas = {t["function"]["name"]: t["function"]["parameters"] for t in agent.tools}
         self.deadline = time.monotonic() + self.settings.deadline_seconds
+
+    @property
+    def run(self) -> Run:
+        """Where the run stands."""
+        return self.journal.run
 
     async def drive(self) -> Run:
         """Asks the model and answers each of its calls, until the machine says that the run is over."""
@@ -117,30 +124,10 @@ class Course:
 
     def finish(self, end: End) -> Run:
         """Records the end, with the reply that is rendered from the records."""
-        reply = view.closing(self.run, self.events, end.outcome, end.reason, end.said, self.manner.command)
+        command = self.manner.command
+        reply = view.closing(self.run, self.journal.events, end.outcome, end.reason, end.said, command)
         self.record(Event("run_ended", outcome=end.outcome, code=end.reason, message=end.said, text=reply))
         return self.run
-
-    def record(self, event: Event) -> None:
-        """The one place where something happens to a run: database, state and listeners all follow from here."""
-        stamped = self.stamped(event)
-        self.agent.notebook.append(self.run.run_id, stamped)
-        self.take(stamped)
-
-    def stamped(self, event: Event) -> Event:
-        """The event with its number, its time, and the turn, plan and phase in which it leaves the run."""
-        event = replace(event, seq=self.run.seq + 1, at=datetime.now(UTC).isoformat(timespec="milliseconds"))
-        after = apply(self.run, event)
-        return replace(
-            event, turn=after.turn, phase=after.phase, plan_version=after.plan.version if after.plan else None
-        )
-
-    def take(self, stamped: Event) -> None:
-        """Lets a recorded event take effect."""
-        self.run = apply(self.run, stamped)
-        self.events.append(stamped)
-        for listener in self.manner.listeners:
-            listener(self.run, stamped)
 
     async def pause(self, retry: Event, attempt: int, asked_for_seconds: float | None) -> None:
         """Records a retry and waits for it, but not beyond the deadline."""
@@ -189,37 +176,27 @@ class Course:
         return Accepted({"accepted": True, "steps": [step["tool"] for step in arguments["steps"]]}, ())
 
     async def search_hotels(self, _call: Call, _arguments: Mapping[str, Any]) -> Accepted | Failure:
-        """The catalogue's hotels in the trip's city, with the rooms that are left for the whole stay."""
-        trip = self.run.current_plan.trip
-        if not (city := hotels.city_named(trip.city)):
-            known = [c.en for c in hotels.CATALOGUE]
-            return Failure("no_hotels", f"the catalogue has no hotels in {trip.city}", {"cities": known})
-        left = self.rooms_left([hotel.hotel_id for hotel in city.hotels])
-        return Accepted(hotels.search_result(city, trip, left, self.run.language), ())
+        """Searches the catalogue for the trip's city and nights."""
+        return self.journal.hotels(self.settings.rooms)
 
     async def book_hotel(self, call: Call, arguments: Mapping[str, Any]) -> Accepted | Failure:
-        """Books once the person has said yes to exactly this offer; booking and event are written in one act."""
-        hotel_id, room = arguments["hotel_id"], RoomType(arguments["room_type"])
-        offer = hotels.offer_for(hotel_id, room, self.run.current_plan.trip, self.run.language)
-        if offer is None or not self.rooms_left([hotel_id])[hotel_id, room]:
+        """Books once the person has said yes to exactly this offer; a room that is gone isn't put to them."""
+        hotel_id, room, trip = arguments["hotel_id"], RoomType(arguments["room_type"]), self.run.current_plan.trip
+        offer = hotels.offer_for(hotel_id, room, trip, self.run.language)
+        left = rooms_left(self.agent.notebook, [hotel_id], trip.nights_of_stay, self.settings.rooms)
+        if offer is None or not left[hotel_id, room]:
             return Failure(
                 "room_unavailable", f"{hotel_id} has no {room} left for these nights; choose another hotel"
             )
         if refusal := await self.approval(call, offer):
             return refusal
-        written: list[Event] = []
 
-        def receipt_event(receipt: Receipt) -> Event:
+        def answer(receipt: Receipt) -> Event:
             result = Accepted(receipt.model_dump(mode="json"), ())
-            written.append(self.stamped(recovery.answer_event(self.run, call, Verdict(arguments), result)))
-            return written[-1]
+            return recovery.answer_event(self.run, call, Verdict(arguments), result)
 
-        booked = book(self.agent.notebook, self.run.run_id, offer, self.settings.rooms, receipt_event)
-        if isinstance(booked, Failure):
-            return booked
-        for event in written:
-            self.take(event)
-        return Accepted(booked.model_dump(mode="json"), ())
+        booked = self.journal.book(offer, self.settings.rooms, answer)
+        return booked if isinstance(booked, Failure) else Accepted(booked.model_dump(mode="json"), ())
 
     async def approval(self, call: Call, offer: Offer) -> Failure | None:
         """None once the person's yes is bound to this offer; else why there is none. No way to ask means no."""
@@ -246,11 +223,6 @@ class Course:
         finally:
             self.deadline += time.monotonic() - asked
 
-    def rooms_left(self, hotel_ids: Sequence[str]) -> dict[tuple[str, RoomType], int]:
-        """Fewest rooms left over the nights of the stay."""
-        nights = self.run.current_plan.trip.nights_of_stay
-        return rooms_left(self.agent.notebook, hotel_ids, nights, self.settings.rooms)
-
 
 LOCAL_HANDLERS: Mapping[str, Callable[[Course, Call, Mapping[str, Any]], Awaitable[Accepted | Failure]]] = {
     "set_plan": Course.set_plan,
@@ -274,7 +246,7 @@ class TripAgent:
 
     async def start(self, text: str, manner: Manner) -> Run:
         """A new run for a goal, driven to its end."""
-        course = Course(self, secrets.token_hex(5), (), manner)
+        course = Course(self, secrets.token_hex(5), manner)
         offered = None if self.server.failure else self.tools
         with self.notebook.hold(course.run.run_id):
             course.record(prompts.opening(text, manner.today(), self.model.provider, offered))
@@ -287,7 +259,7 @@ class TripAgent:
             NotebookError: another process holds the run, or it can't be read.
         """
         with self.notebook.hold(run_id):
-            course = Course(self, run_id, self.notebook.events(run_id), manner)
+            course = Course(self, run_id, manner)
             if course.run.phase is Phase.BOOKED:
                 return course.run
             details = {"today": manner.today().isoformat(), "provider": self.model.provider}
@@ -298,7 +270,7 @@ class TripAgent:
             return await self._driven(course)
 
     async def _driven(self, course: Course) -> Run:
-        failure = self.server.failure or recovery.changed_tools(course.events[0], self.tools)
+        failure = self.server.failure or recovery.changed_tools(course.journal.events[0], self.tools)
         if failure:
             return course.finish(recovery.settled(course.run, End(Phase.STOPPED, failure.code, failure.message)))
         return await course.drive()
@@ -386,7 +358,8 @@ class ToolServer:
                     ready.set_result(None)
                     await self._closing.wait()
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the SDK cancels this task when HTTP breaks
-                self.failure = self._start_failure(error, errlog)
+                errlog.seek(0)
+                self.failure = start_failure(error, self._http_status, errlog.read())
             finally:
                 self._client = None
                 if not ready.done():
@@ -420,17 +393,6 @@ class ToolServer:
                 yield tool.name, tool.description or "", tool.input_schema
             if not (cursor := page.next_cursor):
                 return
-
-    def _start_failure(self, error: BaseException, errlog: TextIO) -> Failure:
-        """Why there is no server: by the innermost cause and the last line that it wrote to stderr."""
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        if self._http_status in (401, 403):
-            return Failure("not_permitted", f"the tool server refused us with HTTP {self._http_status}")
-        errlog.seek(0)
-        last = next((line for line in reversed(errlog.read().splitlines()) if line.strip()), "")
-        cause = clean_line(f"{type(error).__name__}: {error}", 160)
-        return Failure("server_gone", f"the tool server doesn't run: {cause}{last and f'; {clean_line(last, 200)}'}")
 
 
 def http_client(token: str | None, **options: Any) -> httpx2.AsyncClient:
@@ -471,7 +433,7 @@ class Model:
         run, tools, dialect = course.run, course.agent.tools, self._dialect
         block = prompts.state_block(run, course.manner.today())
         messages = request_messages(
-            course.events, block, self.provider, len(as_json(tools)), dialect.limit_characters
+            course.journal.events, block, self.provider, len(as_json(tools)), dialect.limit_characters
         )
         body = request_body(dialect, self.endpoint.model, messages, tools)
         limit_seconds = max(0.1, min(course.settings.model_timeout_seconds, course.seconds_left))

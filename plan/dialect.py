@@ -39,8 +39,8 @@ SCHEMA_ESSENTIALS = ("type", "properties", "required", "items", "enum", "descrip
 
 PROMPTED_TOOLS = """
 
-To call a tool, answer with one JSON object and nothing else: {{"tool": "NAME", "arguments": {{…}}}}. One call per answer.
-Its result comes in the next message. The tools, with the JSON schema of their arguments:
+To call a tool, answer with one JSON object and nothing else: {{"tool": "NAME", "arguments": {{…}}}}. One call per
+answer. Its result comes in the next message. The tools, with the JSON schema of their arguments:
 {tools}"""
 
 

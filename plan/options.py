@@ -27,7 +27,7 @@ PASSED_TO_SERVER = (
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "SYSTEMROOT",
 )  # fmt: skip
-"""All that the tool server's process gets to see of our environment: no key of the model's (P10 is about the way back)."""
+"""All that the tool server's process gets to see of our environment: never the model's key."""
 
 
 DEFAULT_DATE = "9 月 15 日"

@@ -82,8 +82,19 @@ def protocol_failure(tool: str, code: int, message: str) -> Failure:
     return Failure("bad_response", f"{tool} was refused by its server, saying: {said}")
 
 
+def start_failure(error: BaseException, http_status: int, stderr: str) -> Failure:
+    """Why there is no tool server: by the innermost cause and the last line that it wrote to stderr."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if http_status in (401, 403):
+        return Failure("not_permitted", f"the tool server refused us with HTTP {http_status}")
+    last = next((clean_line(line, 200) for line in reversed(stderr.splitlines()) if line.strip()), "")
+    cause = clean_line(f"{type(error).__name__}: {error}", 160)
+    return Failure("server_gone", f"the tool server doesn't run: {cause}{last and f'; {last}'}")
+
+
 def allowed(offered: Iterable[tuple[str, str, Mapping[str, Any]]]) -> tuple[list[dict[str, Any]], Failure | None]:
-    """Of the tools that a server offers (name, description, schema), the allowlisted ones, and whether one is missing.
+    """Of a server's tools (name, description, schema) the allowlisted ones, and a failure if one is missing.
 
     The first of a name counts, so that a later page can't replace a tool.
     """

@@ -171,7 +171,7 @@ MAX_DESCRIPTION_CHARACTERS = 700
 
 
 def remote_tool(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A remote tool in the format of chat completions: its words are somebody else's, so they are clean and bounded."""
+    """A remote tool in the format of chat completions; its words are somebody else's, so they are cleaned and cut."""
     bounded = cleaned(
         _plain(dict(schema), schema.get("$defs", {})), by=lambda text: clean_line(text, MAX_DESCRIPTION_CHARACTERS)
     )

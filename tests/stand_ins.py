@@ -1,7 +1,7 @@
 """Stand-ins for whatever the agent talks to: a chat endpoint, Open-Meteo, a tool server. All on this machine.
 
-The well-behaved model is the product's own rehearsal model; a test alters single replies of it. Nothing here is a mock:
-the loopback servers speak HTTP, and the in-process ones stand behind the same doors as the real ones.
+The well-behaved model is the product's own rehearsal model; a test alters single replies of it. Nothing here is a
+mock: the loopback servers speak HTTP, and the in-process ones stand behind the same doors as the real ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plan.results import RemoteAnswer, allowed
 
 Body = Mapping[str, Any]
 Script = Callable[[Body, int], Any]
-"""(request body, number of the request from 1) → an assistant message, an Answer, or None: let the rehearsal answer."""
+"""(request body, number of the request from 1) → a message, an Answer, or None: let the rehearsal answer."""
 
 
 def tool_call(name: str, arguments: Any, call_id: str | None = None) -> dict[str, Any]:

@@ -14,10 +14,10 @@ TOP_LEVEL = {"README.md", "agent.py", "mcp_server.py", "memory", "plan", "tests"
 MAY_IMPORT = {"plan": {"plan"}, "memory": {"plan", "memory"}, "agent.py": {"plan", "memory"}, "mcp_server.py": set()}
 OURS = {"plan", "memory", "agent", "mcp_server", "tests"}
 OUTSIDE_WORLD = {
-    "aiohttp", "anyio", "asyncio", "fcntl", "glob", "http", "httpx", "httpx2", "io", "logging", "mcp", "multiprocessing",
-    "openai", "os", "pathlib", "random", "rich", "secrets", "select", "shutil", "signal", "socket", "sqlite3", "ssl",
-    "subprocess", "sys", "tempfile", "threading", "time", "urllib.request",
-}  # fmt: skip
+    *("aiohttp", "anyio", "asyncio", "fcntl", "glob", "http", "httpx", "httpx2", "io", "logging", "mcp", "openai"),
+    *("multiprocessing", "os", "pathlib", "random", "rich", "secrets", "select", "shutil", "signal", "socket"),
+    *("sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time", "urllib.request"),
+}
 
 
 def imports_of(path: Path) -> Iterator[str]:

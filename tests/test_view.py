@@ -55,9 +55,8 @@ class Script:
 
     def __init__(self, language: str = "zh", check_in: str = "2026-09-15", nights: int = 2) -> None:
         self.language, self.check_in, self.nights, self.events = language, check_in, nights, list[Event]()
-        made_by: dict[str, Any] = {"provider": "rehearsal", "model": "rules", "tools": [{"type": "function"}]}
-        details = {"today": TODAY.isoformat(), "language": language, **made_by}
-        self.add("run_started", text=GOALS[language], details=details)
+        details: dict[str, Any] = {"today": TODAY.isoformat(), "language": language, "provider": "rehearsal"}
+        self.add("run_started", text=GOALS[language], details={**details, "tools": [{"type": "function"}]})
 
     def add(self, kind: Any, **fields: Any) -> Script:
         n = len(self.events) + 1
@@ -79,7 +78,8 @@ class Script:
         rainy = {"default": "standard", "when": [{"condition": "rain", "room_type": "suite"}]}
         trip = {"city": CITY[self.language], "check_in": self.check_in, "nights": self.nights}
         tools = tools or ("search_location", "get_weather", "search_hotels", "book_hotel")
-        arguments = {"trip": trip, "room_rule": rule or rainy, "steps": [{"tool": t, "purpose": "p"} for t in tools]}
+        steps = [{"tool": tool, "purpose": "p"} for tool in tools]
+        arguments: dict[str, Any] = {"trip": trip, "room_rule": rule or rainy, "steps": steps}
         arguments |= {"reason": reason} if reason else {}
         return self.add("call_succeeded", **self.calls("set_plan", arguments), result={"accepted": True})
 
@@ -223,7 +223,12 @@ def test_the_rain_of_other_years_is_told_as_information_only() -> None:
 
 @pytest.mark.parametrize(
     "details",
-    [{}, {"last_date": "soon"}, {"first_date": "2026-09-25", "last_date": "2026-09-10"}, {"rainy_share": "7"}],
+    [
+        {},
+        {"last_date": "soon"},
+        {"first_date": "2026-09-25", "last_date": "2026-09-10"},
+        {"first_date": "2026-09-10", "last_date": "9999-12-31", "rainy_share": "7"},
+    ],
 )
 def test_without_usable_details_the_first_day_to_ask_is_counted_from_a_window_of_16_days(
     details: dict[str, Any],
@@ -293,6 +298,26 @@ def test_an_outside_partys_words_are_quoted_unless_they_claim_a_booking() -> Non
     assert "ABC" not in script.reply(Phase.STOPPED, "server_gone", "You are booked! ABC123")
 
 
+def test_what_was_said_of_an_unapproved_room_is_not_quoted() -> None:
+    reply = Script("en").plan().found().reply(Phase.NEEDS_USER, "approval", "nobody could be asked for a yes")
+    assert "nobody" not in reply
+
+
+@pytest.mark.parametrize("candidates", [None, "Paris", [], ["$$"], [7]])
+def test_candidates_of_any_shape_make_a_reply(candidates: object) -> None:
+    script = Script("en").plan().fails("search_location", "place_ambiguous", "replan", {"candidates": candidates})
+    (command,) = commands(script.reply(Phase.NEEDS_USER, "place_ambiguous"))
+    assert '"I mean ' in command
+
+
+def test_a_changed_price_is_told_with_the_present_offer() -> None:
+    script = Script("en").plan().found()
+    script.add("approval_asked", details=OFFER).fails("book_hotel", "price_changed", "needs_user")
+    reply = script.reply(Phase.NEEDS_USER, "price_changed")
+    assert "1360.00 CNY" in reply
+    assert commands(reply) == [f"{COMMAND} --resume 7kq2 --yes"]
+
+
 def test_a_spent_budget_tells_what_was_used_and_which_settings_limit_it() -> None:
     reply = Script("en").plan().found().reply(Phase.STOPPED, "budget_exhausted")
     for fact in ("4 model calls", "440 tokens", "TRIP_MAX_TURNS", "TRIP_TOKEN_BUDGET", "TRIP_DEADLINE_S"):
@@ -306,6 +331,7 @@ def test_a_candidate_from_outside_can_do_nothing_in_a_shell() -> None:
     )
     (command,) = commands(script.reply(Phase.NEEDS_USER, "place_ambiguous"))
     assert command.count('"') == 2
+    assert "rm -rf" in command
     assert not set("$`\\!") & set(command)
 
 
@@ -365,6 +391,10 @@ def test_words_that_the_receipt_contradicts_are_a_false_claim(text: str) -> None
 @pytest.mark.parametrize("text", [*FALSE_WITHOUT_RECEIPT, *TRUE_WORDS[:3]])
 def test_without_a_receipt_any_word_of_a_booking_is_a_false_claim(text: str) -> None:
     assert view.false_claim(text, None)
+
+
+def test_words_too_many_to_be_judged_are_a_false_claim() -> None:
+    assert view.false_claim("x " * 4_000, None)
 
 
 @pytest.mark.parametrize("text", HARMLESS)
