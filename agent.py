@@ -75,6 +75,8 @@ class Course:
         self.record = self.journal.record
         self.schemas = {t["function"]["name"]: t["function"]["parameters"] for t in agent.tools}
         self.deadline = time.monotonic() + self.settings.deadline_seconds
+        self.is_fast = self.settings.pace == "fast"
+        """Code carries out the steps that are determined, instead of asking the model for each."""
 
     @property
     def run(self) -> Run:
@@ -86,7 +88,7 @@ class Course:
         while not (end := self.end_now()):
             if self.run.texts:
                 self.record(Event("reminded", text=prompts.reminder(self.run)))
-            reply = await self.ask_model()
+            reply = (recovery.determined_turn(self.run) if self.is_fast else None) or await self.ask_model()
             if isinstance(reply, End):
                 end = recovery.settled(self.run, reply)
                 break
@@ -115,7 +117,8 @@ class Course:
 
     def end_now(self) -> End | None:
         """How the run ends now, if it does."""
-        return recovery.ending(self.run, self.settings.budget, out_of_time=self.seconds_left <= 0)
+        out_of_time, closing_words = self.seconds_left <= 0, not self.is_fast
+        return recovery.ending(self.run, self.settings.budget, out_of_time=out_of_time, closing_words=closing_words)
 
     @property
     def seconds_left(self) -> float:
@@ -501,7 +504,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Carries out a command; the exit code says how it ended (2: bad option, setting or run; 130: interrupted)."""
     try:
         chosen = options.parsed(argv, DEFAULT_GOAL)
-        settings = options.settings_from(environment())
+        settings = options.settings_from(environment(), fast=chosen.fast)
         return show(chosen, settings) if chosen.runs or chosen.show else asyncio.run(travel(chosen, settings))
     except (UsageError, NotebookError) as error:
         print(f"agent.py: {error}", file=sys.stderr)

@@ -154,10 +154,10 @@ def goal_of(chosen: argparse.Namespace, today: date, template: str) -> str:
     return template.format(date=date_in_words(day, "zh", today) if day else DEFAULT_DATE)
 
 
-def settings_from(values: Mapping[str, Any], kind: type[Settings] = Settings) -> Settings:
-    """The settings in these values, as `kind` reads them. Raises UsageError naming the first bad variable."""
+def settings_from(values: Mapping[str, Any], *, fast: bool = False) -> Settings:
+    """The settings in these values; `--fast` overrules TRIP_PACE. Raises UsageError naming the first bad variable."""
     try:
-        return kind(**values)
+        return Settings(**{**values, **({"TRIP_PACE": "fast"} if fast else {})})
     except ValidationError as error:
         raise UsageError(fault_of(error)) from error
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from plan import goal, prompts
 from plan.failures import FAILURES, SETTLED_BY_PERSON, SEVERITY, Branch
-from plan.guards import Verdict
+from plan.guards import Verdict, next_calls
 from plan.machine import Run
-from plan.model import Call, Event, Failure, Offer, Phase, StepStatus
+from plan.model import Call, Event, Failure, Offer, Phase, StepStatus, Turn
 from plan.results import Accepted
 from plan.text import as_json
 
@@ -131,8 +131,26 @@ def retry_after_seconds(header: str | None, now: datetime) -> float | None:
     return wait if 0 <= wait < float("inf") else None
 
 
-def ending(run: Run, budget: Budget, *, out_of_time: bool) -> End | None:
-    """How the run ends now; None while it is the model's move. The first rule of ENDINGS that applies decides."""
+def determined_turn(run: Run) -> Turn | None:
+    """The calls that plan and evidence determine and that nothing speaks against, as a turn made by code.
+
+    The choice of a hotel is the model's, and so is the next move after any failure.
+    """
+    if run.phase is not Phase.EXECUTING or run.unlocked or run.turn_failures:
+        return None
+    untried = {step.tool for step in run.open_steps if not step.failures and step.tool != "book_hotel"}
+    ready = [call for call in next_calls(run) if call["tool"] in untried]
+    calls = [Call(f"call_{run.turn + 1}_{n}", call["tool"], call["arguments"]) for n, call in enumerate(ready, 1)]
+    return Turn(calls=tuple(calls), note="made by code") if calls else None
+
+
+def ending(run: Run, budget: Budget, *, out_of_time: bool, closing_words: bool = True) -> End | None:
+    """How the run ends now; None while it is the model's move. The first rule of ENDINGS that applies decides.
+
+    Without `closing_words` a finished plan ends the run at once, without asking the model for its last sentence.
+    """
+    if run.all_done and not closing_words:
+        return settled(run, _end_of_plan(run))
     ends = (rule(run) for rule in ENDINGS)
     end = next((e for e in ends if e), None) or _out_of_budget(run, budget, out_of_time)
     return settled(run, end) if end else None
