@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import math
 import os
 import random
 import secrets
@@ -18,25 +20,25 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from memory.context import history, request_messages
+from memory.context import history, request_messages, requests_sent
 from memory.journal import Journal, Listener
-from memory.ledger import rooms_left
 from memory.store import Notebook, NotebookError
-from plan import goal, hotels, options, prompts, recovery, rehearsal, view
-from plan.dialect import Dialect, request_body
+from plan import options, prompts, recovery, rehearsal, results, view
+from plan.dialect import Dialect, otherwise, request_body, tools_characters
 from plan.guards import Verdict, batches, check, misplaced
 from plan.machine import Run, replay
-from plan.model import Call, Event, Failure, Offer, Phase, Receipt, RoomType, Turn
+from plan.model import Call, Event, Failure, Offer, Phase, Turn
 from plan.options import Mode, Settings, UsageError
 from plan.recovery import End
 from plan.replies import Answer, Expected, Remedy, Trouble, read_answer, turn_event
-from plan.results import Accepted, RemoteAnswer, accept, allowed, protocol_failure, start_failure
+from plan.results import Accepted, RemoteAnswer
 from plan.text import as_json, clean_line
 from plan.tools import local_tools
 
@@ -90,7 +92,7 @@ class Course:
                 self.record(Event("reminded", text=prompts.reminder(self.run)))
             reply = (recovery.determined_turn(self.run) if self.is_fast else None) or await self.ask_model()
             if isinstance(reply, End):
-                end = recovery.settled(self.run, reply)
+                end = reply
                 break
             self.record(turn_event(reply, self.agent.model.provider))
             for batch in batches(reply.calls):
@@ -102,12 +104,13 @@ class Course:
         attempt = 0
         while not (end := self.end_now()):
             self.record(Event("model_asked"))
-            reply = await self.agent.model.turn(self)
+            model, spoken = self.agent.model, self.agent.model.dialect
+            reply = await model.turn(self)
             if isinstance(reply, Turn):
                 return reply
             retry = Event("model_retried", code="model_unavailable", message=reply.message)
-            if reply.remedy is Remedy.ADAPT and self.agent.model.adapt(reply):
-                self.record(retry)
+            if reply.remedy is Remedy.ADAPT and (heeded := model.adapt(reply, self, spoken)):
+                self.record(replace(retry, message=f"{heeded}: {reply.message}"))
             elif reply.remedy is Remedy.RETRY and attempt < recovery.MAX_RETRIES_BY_CODE:
                 await self.pause(retry, attempt, recovery.retry_after_seconds(reply.retry_after, datetime.now(UTC)))
                 attempt += 1
@@ -118,7 +121,13 @@ class Course:
     def end_now(self) -> End | None:
         """How the run ends now, if it does."""
         out_of_time, closing_words = self.seconds_left <= 0, not self.is_fast
-        return recovery.ending(self.run, self.settings.budget, out_of_time=out_of_time, closing_words=closing_words)
+        ended = recovery.ending(self.run, self.settings.budget, out_of_time=out_of_time, closing_words=closing_words)
+        failure = None if ended else self.agent.server.failure or self.changed_tools()
+        return End(Phase.STOPPED, failure.code, failure.message) if failure else ended
+
+    def changed_tools(self) -> Failure | None:
+        """Why the server's tools can't be used any more: another run may begin with them, this one didn't."""
+        return recovery.changed_tools(self.journal.events, self.agent.server.tools)
 
     @property
     def seconds_left(self) -> float:
@@ -126,8 +135,8 @@ class Course:
         return self.deadline - time.monotonic()
 
     def finish(self, end: End) -> Run:
-        """Records the end, with the reply that is rendered from the records."""
-        command = self.manner.command
+        """Records the end that the run has earned, with the reply that is rendered from the records."""
+        end, command = recovery.settled(self.run, end), self.manner.command
         reply = view.closing(self.run, self.journal.events, end.outcome, end.reason, end.said, command)
         self.record(Event("run_ended", outcome=end.outcome, code=end.reason, message=end.said, text=reply))
         return self.run
@@ -146,8 +155,8 @@ class Course:
         for call, verdict in zip(batch, verdicts, strict=True):
             if not verdict.failure:
                 self.record(Event("call_started", call_id=call.id, tool=call.tool, arguments=verdict.arguments))
-        results = await asyncio.gather(*map(self.perform, batch, verdicts))
-        for call, verdict, result in zip(batch, verdicts, results, strict=True):
+        outcomes = await asyncio.gather(*map(self.perform, batch, verdicts))
+        for call, verdict, result in zip(batch, verdicts, outcomes, strict=True):
             if call in self.run.open_calls:  # a booking has been recorded together with its receipt
                 self.record(recovery.answer_event(self.run, call, verdict, result))
 
@@ -164,8 +173,8 @@ class Course:
         attempt = 0
         while True:
             limit_seconds = max(0.1, min(self.settings.tool_timeout_seconds, self.seconds_left))
-            answer = await self.agent.server.call(call.tool, arguments, limit_seconds)
-            result = answer if isinstance(answer, Failure) else accept(call.tool, arguments, answer)
+            answer = self.changed_tools() or await self.agent.server.call(call.tool, arguments, limit_seconds)
+            result = answer if isinstance(answer, Failure) else results.accept(call.tool, arguments, answer)
             if isinstance(result, Accepted):
                 return misplaced(self.run, call.tool, result.data) or result
             if not recovery.worth_retrying(result, attempt) or self.seconds_left <= 0:
@@ -184,37 +193,26 @@ class Course:
 
     async def book_hotel(self, call: Call, arguments: Mapping[str, Any]) -> Accepted | Failure:
         """Books once the person has said yes to exactly this offer; a room that is gone isn't put to them."""
-        hotel_id, room, trip = arguments["hotel_id"], RoomType(arguments["room_type"]), self.run.current_plan.trip
-        offer = hotels.offer_for(hotel_id, room, trip, self.run.language)
-        left = rooms_left(self.agent.notebook, [hotel_id], trip.nights_of_stay, self.settings.rooms)
-        if offer is None or not left[hotel_id, room]:
-            return Failure(
-                "room_unavailable", f"{hotel_id} has no {room} left for these nights; choose another hotel"
-            )
+        offer = self.journal.offer(arguments, self.settings.rooms)
+        if isinstance(offer, Failure):
+            return offer
         if refusal := await self.approval(call, offer):
             return refusal
-
-        def answer(receipt: Receipt) -> Event:
-            result = Accepted(receipt.model_dump(mode="json"), ())
-            return recovery.answer_event(self.run, call, Verdict(arguments), result)
-
-        booked = self.journal.book(offer, self.settings.rooms, answer)
-        return booked if isinstance(booked, Failure) else Accepted(booked.model_dump(mode="json"), ())
+        return self.journal.book(call, arguments, offer, self.settings.rooms)
 
     async def approval(self, call: Call, offer: Offer) -> Failure | None:
-        """None once the person's yes is bound to this offer; else why there is none. No way to ask means no."""
+        """None once the person's yes is bound to this offer; else why not to book it. No way to ask means no."""
         details, before = offer.model_dump(mode="json"), self.run.approved
         if before == offer:
             return None
-        given = Event("approval_given", call_id=call.id, details=details, text="--yes")
+        said: str | None = "--yes"
         if not self.manner.approved_beforehand:
             self.record(Event("approval_asked", call_id=call.id, details=details))
             said = await self.ask_person(view.question(self.run, offer))
             if refusal := recovery.refused_approval(said, before, offer):
                 return refusal
-            given = replace(given, text=said)
-        self.record(given)
-        return None
+        self.record(Event("approval_given", call_id=call.id, details=details, text=said))
+        return check(self.run, call, self.schemas, self.manner.today()).failure  # they may have thought for days
 
     async def ask_person(self, question: str) -> str | None:
         """The person's words on a question, or None; the time they take is theirs."""
@@ -245,15 +243,15 @@ class TripAgent:
     @property
     def tools(self) -> list[dict[str, Any]]:
         """The tools that the model is offered."""
-        return [*local_tools(), *self.server.tools]
+        return [*local_tools(), *map(results.for_model, self.server.tools)]
 
     async def start(self, text: str, manner: Manner) -> Run:
         """A new run for a goal, driven to its end."""
         course = Course(self, secrets.token_hex(5), manner)
-        offered = None if self.server.failure else self.tools
+        offered, approved = None if self.server.failure else self.tools, results.fingerprints(self.server.tools)
         with self.notebook.hold(course.run.run_id):
-            course.record(prompts.opening(text, manner.today(), self.model.provider, offered))
-            return await self._driven(course)
+            course.record(prompts.opening(text, manner.today(), self.model.provider, offered, approved))
+            return await course.drive()
 
     async def resume(self, run_id: str, text: str | None, manner: Manner, *, yes: bool = False) -> Run:
         """Goes on with a saved run. `text` is the person's message; a yes approves what was asked, exactly that.
@@ -268,15 +266,11 @@ class TripAgent:
             details = {"today": manner.today().isoformat(), "provider": self.model.provider}
             for event in recovery.resumption(course.run, text, yes, details):
                 course.record(event)
-            if course.run.offer and text is not None and goal.is_no(text):
-                return course.finish(End(Phase.DECLINED, "declined"))
-            return await self._driven(course)
-
-    async def _driven(self, course: Course) -> Run:
-        failure = self.server.failure or recovery.changed_tools(course.journal.events[0], self.tools)
-        if failure:
-            return course.finish(recovery.settled(course.run, End(Phase.STOPPED, failure.code, failure.message)))
-        return await course.drive()
+            if end := recovery.ended_by_person(course.run, text):
+                return course.finish(end)
+            if course.run.offer:  # a yes to an offer is one to nothing else
+                course.manner = replace(manner, approved_beforehand=False)
+            return await course.drive()
 
 
 @asynccontextmanager
@@ -284,8 +278,8 @@ async def opened(
     endpoint: Endpoint, server: ToolServer, notebook: Notebook, tool_calling: str = "auto"
 ) -> AsyncIterator[TripAgent]:
     """The agent with its tool server running: the door for use as a library."""
-    await server.open()
     try:
+        await server.open()
         yield TripAgent(Model(endpoint, tool_calling), server, notebook)
     finally:
         await server.close()
@@ -297,6 +291,10 @@ CONNECT_SECONDS = 30.0
 """A cold machine takes ten times the usual second to start the server; a hanging one is given up in time."""
 
 MAX_PAGES = 50
+STDERR_TAIL_BYTES = 4_000
+
+# the SDK logs a traceback for each line on the server's stdout that isn't the protocol's
+logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class ToolServer:
@@ -307,95 +305,125 @@ class ToolServer:
 
     def __init__(self, target: Sequence[str] | str, environment: Mapping[str, str], token: str | None = None) -> None:
         self._target, self._environment, self._token = target, environment, token
-        self._closing = asyncio.Event()
+        self._ready, self._closing, self._listing = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._http_status = 0
         self.tools: list[dict[str, Any]] = []
+        """The allowed tools as they are now, each with its fingerprint."""
         self.failure: Failure | None = None
         """Why there is no server to work with."""
 
     async def open(self) -> None:
         """Starts or reaches the server and lists its tools. What goes wrong is kept in `failure`."""
-        ready = asyncio.get_running_loop().create_future()
-        self._owner = asyncio.create_task(self._own(ready), name="mcp server")
-        await ready
+        self._owner = asyncio.create_task(self._own(), name="mcp server")
+        await self._ready.wait()
 
     async def close(self) -> None:
         """Ends the connection and the server's process; the SDK takes four seconds at most over a stubborn one."""
         self._closing.set()
         if self._owner:
+            if not self._ready.is_set():
+                self._owner.cancel()
             await asyncio.wait([self._owner])
 
     async def call(self, tool: str, arguments: Mapping[str, Any], limit_seconds: float) -> RemoteAnswer | Failure:
-        """Calls a tool; the wait is limited."""
-        from mcp import MCPError
+        """Calls a tool within a limit, past the SDK's check by the server's own schema: a pattern may never end."""
+        from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult
 
-        if not self._client or not self._owner or self._owner.done():
-            return Failure("server_gone", "the tool server is gone")
-        call = self._client.call_tool(tool, dict(arguments), read_timeout_seconds=limit_seconds)
-        asked = asyncio.ensure_future(call)
-        await asyncio.wait({asked, self._owner}, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
-            asked.cancel()
-            return Failure("server_gone", f"the tool server died while it worked on {tool}")
+        if not self._client or not self._owner:
+            return results.server_gone(tool)
+        self._http_status = 0
+        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
+        asked = asyncio.ensure_future(self._client.session.send_request(request, CallToolResult))
         try:
-            result = asked.result()
-        except MCPError as error:
-            return protocol_failure(tool, error.code, error.message)
-        except (RuntimeError, ValueError) as error:  # a result against the tool's own schema, or of no known shape
-            return Failure("bad_response", f"{tool} answered outside the protocol: {clean_line(str(error), 120)}")
-        texts = tuple(block.text for block in result.content if block.type == "text")
-        return RemoteAnswer(result.is_error, result.structured_content, texts, tuple(b.type for b in result.content))
+            async with asyncio.timeout(limit_seconds):
+                # where HTTP breaks, the SDK ends the owner and forgets the call
+                await asyncio.wait({asked, self._owner}, return_when=asyncio.FIRST_COMPLETED)
+                if not asked.done() or asked.cancelled():
+                    return results.server_gone(tool)
+                async with self._listing:  # a change announced before the answer is known before it is used
+                    got = asked.result()
+        except Exception as error:  # noqa: BLE001 - whatever the SDK makes of somebody else's bytes
+            return results.call_failure(tool, error, self._http_status)
+        finally:
+            asked.cancel()
+        return results.answer_of(got.is_error, got.structured_content, got.content)
 
-    async def _own(self, ready: asyncio.Future[None]) -> None:
+    async def _own(self) -> None:
         """Enters and leaves the client; whatever escapes it ends here."""
-        from mcp import Client
-
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errlog:
             try:
-                async with asyncio.timeout(CONNECT_SECONDS) as limit, Client(self._transport(errlog)) as client:
-                    self.tools, self.failure = allowed([tool async for tool in self._listed(client)])
+                async with asyncio.timeout(CONNECT_SECONDS) as limit, self._connected(errlog) as client:
+                    self.tools, self.failure = await self._listed(client)
                     self._client = client
                     limit.reschedule(None)
-                    ready.set_result(None)
+                    self._ready.set()
                     await self._closing.wait()
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the SDK cancels this task when HTTP breaks
-                errlog.seek(0)
-                self.failure = start_failure(error, self._http_status, errlog.read())
+            # the SDK cancels this task when HTTP breaks
+            except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:  # noqa: BLE001
+                errlog.seek(max(0, errlog.seek(0, os.SEEK_END) - STDERR_TAIL_BYTES))
+                self.failure = results.start_failure(error, self._http_status, errlog.read())
             finally:
                 self._client = None
-                if not ready.done():
-                    ready.set_result(None)
+                self._ready.set()
 
-    def _transport(self, errlog: TextIO) -> Any:
+    @asynccontextmanager
+    async def _connected(self, errlog: TextIO) -> AsyncIterator[Client]:
+        """The client, listening for announced changes: a newer server announces only to those who listen."""
+        from mcp import Client
         from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
+        from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-        if not isinstance(self._target, str):
-            command, *arguments = self._target
-            environment = dict(self._environment)
-            # one bad byte on the server's stdout would otherwise wedge the SDK's reader for ever
-            careful = {"encoding_error_handler": "replace"}
-            return stdio_client(
-                StdioServerParameters(command=command, args=arguments, env=environment, **careful), errlog=errlog
-            )
+        async with AsyncExitStack() as stack:
+            transport: Any
+            if isinstance(self._target, str):
+                http = await stack.enter_async_context(self._http())
+                transport = streamable_http_client(self._target, http_client=http)
+            else:
+                command, *rest = self._target
+                env = dict(self._environment)
+                # one bad byte on the server's stdout would otherwise wedge the SDK's reader for ever
+                server = StdioServerParameters(command=command, args=rest, env=env, encoding_error_handler="replace")
+                transport = stdio_client(server, errlog=errlog)
+            client = await stack.enter_async_context(Client(transport, cache=None, message_handler=self._heard))
+            told = client.server_capabilities.tools
+            if told and told.list_changed and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                await stack.enter_async_context(client.listen(tools_list_changed=True))
+            yield client
+
+    def _http(self) -> httpx2.AsyncClient:
+        """Reading has no limit here: a stream may be silent for hours, and each call has a limit of its own."""
+        import httpx2
 
         async def note_status(response: httpx2.Response) -> None:
-            self._http_status = response.status_code  # the SDK's own errors don't tell it
+            if response.is_error:
+                self._http_status = response.status_code  # the SDK's own errors don't tell it
 
-        http = http_client(self._token, timeout=CONNECT_SECONDS, event_hooks={"response": [note_status]})
-        return streamable_http_client(self._target, http_client=http)
+        timeout = httpx2.Timeout(CONNECT_SECONDS, read=None)
+        return http_client(self._token, timeout=timeout, event_hooks={"response": [note_status]})
 
-    async def _listed(self, client: Client) -> AsyncIterator[tuple[str, str, Mapping[str, Any]]]:
-        """Every tool that the server offers, to the last page."""
-        cursor: str | None = None
+    async def _listed(self, client: Client) -> tuple[list[dict[str, Any]], Failure | None]:
+        """What is allowed of the tools that the server lists, to the last page."""
+        offered, cursor = [], None
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
-            for tool in page.tools:
-                yield tool.name, tool.description or "", tool.input_schema
+            offered += [(tool.name, tool.description or "", tool.input_schema) for tool in page.tools]
             if not (cursor := page.next_cursor):
-                return
+                break
+        return results.allowed(offered)
+
+    async def _heard(self, message: object) -> None:
+        """Lists the tools anew once the server says that they changed; if it then doesn't tell them, none is left."""
+        from mcp.types import ToolListChangedNotification
+
+        if isinstance(message, ToolListChangedNotification) and self._client:
+            async with self._listing:
+                try:
+                    self.tools, _ = await self._listed(self._client)
+                except Exception:  # noqa: BLE001 - whatever it is, nothing is known of the tools any more
+                    self.tools = []
 
 
 def http_client(token: str | None, **options: Any) -> httpx2.AsyncClient:
@@ -428,17 +456,11 @@ class Model:
 
     def __init__(self, endpoint: Endpoint, tool_calling: str = "auto") -> None:
         self.endpoint, self.provider = endpoint, endpoint.provider
-        self._dialect = Dialect(prompted=tool_calling == "prompt")
-        self._only_native = tool_calling == "native"
+        self.dialect = Dialect(prompted=tool_calling == "prompt", only_native=tool_calling == "native")
 
     async def turn(self, course: Course) -> Turn | Trouble:
         """One request, and its answer read at the one door for replies."""
-        run, tools, dialect = course.run, course.agent.tools, self._dialect
-        block = prompts.state_block(run, course.manner.today())
-        messages = request_messages(
-            course.journal.events, block, self.provider, len(as_json(tools)), dialect.limit_characters
-        )
-        body = request_body(dialect, self.endpoint.model, messages, tools)
+        run, body, is_prompted = course.run, self._body(course, self.dialect), self.dialect.prompted
         limit_seconds = max(0.1, min(course.settings.model_timeout_seconds, course.seconds_left))
         try:
             async with asyncio.timeout(limit_seconds):
@@ -446,15 +468,24 @@ class Model:
         except TimeoutError:
             answer = Answer(0, f"no answer within {limit_seconds:.0f} s")
         known = frozenset(course.schemas)
-        return read_answer(answer, Expected(known, run.call_ids, run.turn + 1, len(as_json(body)), dialect.prompted))
+        return read_answer(answer, Expected(known, run.call_ids, run.turn + 1, len(as_json(body)), is_prompted))
 
-    def adapt(self, trouble: Trouble) -> bool:
-        """Heeds an endpoint's objection from now on; False if there is no other way to say it."""
-        learned = self._dialect.learned(trouble.objection)
-        if learned is None or (learned.prompted and self._only_native):
-            return False
-        self._dialect = learned
-        return True
+    def adapt(self, trouble: Trouble, course: Course, spoken: Dialect) -> str | None:
+        """Heeds an objection to what was said in a dialect: how, in words; None if it can't be said otherwise."""
+        if spoken is not self.dialect:
+            return "another run has found out how to say it"
+        found = otherwise(spoken, trouble.objections, partial(self._body, course))
+        if found is None:
+            return None
+        self.dialect, told = found
+        return told
+
+    def _body(self, course: Course, dialect: Dialect) -> dict[str, Any]:
+        tools, model = course.agent.tools, self.endpoint.model
+        block = prompts.state_block(course.run, course.manner.today())
+        reserved = tools_characters(dialect, tools)
+        messages = request_messages(course.journal.events, block, self.provider, reserved, dialect.limit_characters)
+        return request_body(dialect, model, messages, tools)
 
 
 class ChatEndpoint:
@@ -464,7 +495,12 @@ class ChatEndpoint:
         from openai import AsyncOpenAI
 
         self.provider, self.model = f"{base_url} {model}", model
-        http = http_client(api_key)
+        if not (api_key.isascii() and api_key.isprintable()):
+            raise UsageError("OPENAI_API_KEY: it holds characters that no HTTP header takes")
+        try:
+            http = http_client(api_key)
+        except (ImportError, ValueError) as error:
+            raise UsageError(f"HTTPS_PROXY, ALL_PROXY or NO_PROXY: {clean_line(str(error), 160)}") from error
         self._client = AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0, http_client=http)
 
     async def post(self, body: Mapping[str, Any]) -> Answer:
@@ -472,7 +508,8 @@ class ChatEndpoint:
         from openai import APIConnectionError, APIStatusError
 
         try:
-            response = (await self._client.chat.completions.with_raw_response.create(**body)).http_response
+            ask = self._client.chat.completions.with_raw_response.create
+            response = (await ask(model=self.model, messages=[], extra_body=dict(body))).http_response
         except APIStatusError as error:
             response = error.response
         except APIConnectionError as error:
@@ -482,6 +519,10 @@ class ChatEndpoint:
         except (ValueError, RecursionError):
             content = response.text
         return Answer(response.status_code, content, response.headers.get("retry-after"))
+
+    async def aclose(self) -> None:
+        """Hangs up. Whoever opened the endpoint does this; the end of the process does it too."""
+        await self._client.close()
 
 
 class RehearsalEndpoint:
@@ -507,11 +548,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings = options.settings_from(environment(), fast=chosen.fast)
         return show(chosen, settings) if chosen.runs or chosen.show else asyncio.run(travel(chosen, settings))
     except (UsageError, NotebookError) as error:
-        print(f"agent.py: {error}", file=sys.stderr)
+        tell(f"agent.py: {error}", sys.stderr)
         return 2
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        print("agent.py: interrupted. What was done is saved: python agent.py --resume last", file=sys.stderr)
+    except KeyboardInterrupt:
+        tell("agent.py: interrupted before anything was done", sys.stderr)
         return 130
+
+
+def tell(text: str, stream: TextIO, end: str = "\n") -> None:
+    """Prints at once. A reader who left, such as `head`, is no error."""
+    try:
+        print(text, end=end, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or Python would try once more as it exits
 
 
 def environment() -> dict[str, str]:
@@ -535,26 +584,35 @@ async def travel(chosen: Namespace, settings: Settings) -> int:
     stop_on_signals()
     with Notebook.open(database(settings)) as notebook:
         run_id = notebook.find(chosen.resume) if chosen.resume else None
-        print(mode.notice, end="\n" if mode.notice else "", file=sys.stderr, flush=True)
-        manner = Manner(
-            settings,
-            mode.today,
-            listeners=[screen.show],
-            ask_person=screen.ask if sys.stdin and sys.stdin.isatty() else None,
-            approved_beforehand=chosen.yes,
-            command=mode.command,
-        )
-        async with opened(endpoint(mode, settings), server(mode, settings), notebook, settings.tool_calling) as agent:
-            ticking = asyncio.create_task(screen.tick())
-            if run_id:
-                run = await agent.resume(run_id, text, manner, yes=chosen.yes)
-            else:
-                run = await agent.start(text, manner)
-            ticking.cancel()
+        tell(mode.notice, sys.stderr, end="\n" if mode.notice else "")
+        ask = screen.ask if screen.can_ask else None
+        manner = Manner(settings, mode.today, [screen.show], ask, chosen.yes, mode.command)
+        model, tools = endpoint(mode, settings), server(mode, settings)
+        try:
+            async with opened(model, tools, notebook, settings.tool_calling) as agent:
+                run = await converse(agent, run_id, text, manner, screen)
+        except asyncio.CancelledError:
+            begun = screen.run.run_id if screen.run else run_id
+            told = f"; to go on: {mode.command} --resume {begun}" if begun else " before anything was done"
+            tell(f"agent.py: interrupted{told}", sys.stderr)
+            return 130
         events = notebook.events(run.run_id)
     summary = view.summary(run, time.monotonic() - began, view.elapsed_seconds(events))
-    print(as_json(summary) if chosen.json else run.reply)
+    tell(as_json(summary) if chosen.json else run.reply or "", sys.stdout)
     return EXIT_CODES[run.phase]
+
+
+async def converse(agent: TripAgent, run_id: str | None, text: str, manner: Manner, screen: Screen) -> Run:
+    """Starts or resumes a run, and goes on with it for as long as it needs the person and they answer."""
+    ticking = asyncio.create_task(screen.tick())
+    if run_id:
+        run = await agent.resume(run_id, text, manner, yes=manner.approved_beforehand)
+    else:
+        run = await agent.start(text, manner)
+    while answer := await screen.answer(run):
+        run = await agent.resume(run.run_id, answer, manner)
+    ticking.cancel()
+    return run
 
 
 def endpoint(mode: Mode, settings: Settings) -> Endpoint:
@@ -575,29 +633,31 @@ def server(mode: Mode, settings: Settings) -> ToolServer:
 
 def stop_on_signals() -> None:
     """Lets the first SIGINT or SIGTERM cancel this task; closing is bounded, so that further ones change nothing."""
-    task, received = asyncio.current_task(), []
-
-    def stop() -> None:
-        received.append(True)
-        if task and len(received) == 1:
-            task.cancel()
-
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+        loop.add_signal_handler(number, lambda: task and (task.cancelling() or task.cancel()))
 
 
 def show(chosen: Namespace, settings: Settings) -> int:
-    """Lists the saved runs, or shows one. Nothing is written."""
+    """Lists the saved runs, or shows one. Nothing is written but the page that --html asks for."""
     with Notebook.open(database(settings), create=False) as notebook:
         if chosen.runs:
             runs = notebook.runs()
             table = view.runs_table([(r.run_id, r.at, r.outcome or "", r.goal) for r in runs])
-            print(as_json({"runs": [asdict(r) for r in runs]}) if chosen.json else "\n".join(table))
+            tell(as_json({"runs": [asdict(r) for r in runs]}) if chosen.json else "\n".join(table), sys.stdout)
             return 0
         run_id = notebook.find(chosen.show)
         events = notebook.events(run_id)
     run = replay(run_id, events)
-    print(as_json(view.record(run, events, history(events))) if chosen.json else view.story(run, events))
+    if chosen.html:
+        from plan.page import page
+
+        try:
+            chosen.html.write_text(page(run, events, requests_sent(run_id, events)), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--html {chosen.html} can't be written: {error.strerror}") from error
+    told = str(chosen.html) if chosen.html else view.story(run, events)
+    tell(as_json(view.record(run, events, history(events))) if chosen.json else told, sys.stdout)
     return 0
 
 
@@ -605,34 +665,43 @@ class Screen:
     """What the person sees meanwhile, on stderr: each event as lines, and a sign of life when nothing happens."""
 
     def __init__(self) -> None:
-        self._run: Run | None = None
+        self.run: Run | None = None
+        self.can_ask = bool(sys.stdin and sys.stdin.isatty())
         self._last_shown = time.monotonic()
 
     def show(self, run: Run, event: Event) -> None:
         """Prints what an event means to its reader."""
-        self._run, self._last_shown = run, time.monotonic()
+        self.run, self._last_shown = run, time.monotonic()
         for line in view.event_lines(run, event):
-            print(line, file=sys.stderr, flush=True)
+            tell(line, sys.stderr)
 
     async def tick(self) -> None:
         """Prints what is being waited for, whenever nothing was printed for a while."""
         while True:
             await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
-            if self._run and time.monotonic() - self._last_shown >= SIGN_OF_LIFE_SECONDS:
-                print(f"… {view.waiting_for(self._run)}", file=sys.stderr, flush=True)
+            if self.run and time.monotonic() - self._last_shown >= SIGN_OF_LIFE_SECONDS:
+                tell(f"… {view.waiting_for(self.run)}", sys.stderr)
 
     async def ask(self, question: str) -> str | None:
-        """Asks at the terminal; None at the end of input."""
-        print(question, end=" ", file=sys.stderr, flush=True)
+        """Asks at the terminal; None at the end of input, after which nothing more is asked."""
+        tell(question, sys.stderr, end=" ")
+        self._last_shown = math.inf  # no sign of life into the middle of what they type
         readable, loop = asyncio.Event(), asyncio.get_running_loop()
         loop.add_reader(sys.stdin.fileno(), readable.set)
         try:
             await readable.wait()
         finally:
             loop.remove_reader(sys.stdin.fileno())
-        line = sys.stdin.readline()
-        self._last_shown = time.monotonic()
-        return line.strip() if line else None
+        line = sys.stdin.buffer.readline()
+        self.can_ask, self._last_shown = bool(line), time.monotonic()
+        return line.decode(errors="replace").strip() if line else None
+
+    async def answer(self, run: Run) -> str | None:
+        """What the person says to a run that needs them: in place of a yes already, or here and now if they like."""
+        if said := recovery.said_instead(run):
+            return said
+        in_place = run.phase is Phase.NEEDS_USER and self.can_ask and sys.stderr.isatty()
+        return await self.ask(f"{run.reply}\n>") if in_place else None
 
 
 if __name__ == "__main__":

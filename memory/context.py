@@ -6,16 +6,30 @@ nothing of decisions; the state block that goes last comes from `plan.prompts`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
+from plan.dialect import LIMIT_CHARACTERS, STANDARD_FIELDS
+from plan.machine import Run, apply
 from plan.model import Event, Failure
+from plan.prompts import state_block
 from plan.recovery import INTERRUPTED
-from plan.text import as_json, shortened
+from plan.replies import own_id
+from plan.text import as_json, fitting
 
-MAX_SAID_CHARACTERS = 6_000
-MAX_ARGUMENTS_CHARACTERS = 3_000
-"""Longer arguments were refused anyway; the record keeps them, a request doesn't."""
+GOAL_SHARE, GROUP_SHARE = 8, 3
+"""The goal takes at most an eighth of a request, and one reply with its answers a third: so they always fit, beside
+tools, system prompt and state. The record keeps all of it."""
+
+FRAME_CHARACTERS = 120
+"""What a request takes beside tools and messages: keys, the model's name."""
+
+LEAST_CHARACTERS, LEAST_GROUP_CHARACTERS = 60, 600
+"""No text, and no reply with its answers, is cut to less."""
+
+SHORTENED = "left out here; what it found stands in the state at the end"
 
 LEFT_OUT = "[agent] Earlier calls are left out here. Whatever they found stands in the state at the end."
 
@@ -23,7 +37,10 @@ Message = dict[str, Any]
 
 
 def history(events: Iterable[Event], provider: str | None = None) -> list[Message]:
-    """The whole conversation. Fields of a provider's own are included only for that same provider."""
+    """The whole conversation. A provider's own fields are in it only for that same provider.
+
+    Its ids too, where another one is named: each finds fault with some other's ids. Without one they are as recorded.
+    """
     return [message for group in _groups(events, provider) for message in group]
 
 
@@ -34,13 +51,32 @@ def request_messages(
 
     The oldest groups of calls and answers go first, whole and in large steps, so that a prompt cache keeps hitting.
     """
-    groups = [_bounded(group) for group in _groups(events, provider)]
-    head = [groups[0][0], _said_briefly(groups[0][1])]
-    room = limit_characters - reserved_characters - len(block) - _size(head) - len(LEFT_OUT)
-    start = _first_kept([_size(group) for group in groups[1:]], room)
-    kept = [message for group in groups[1 + start :] for message in group]
-    note = [{"role": "user", "content": LEFT_OUT}] if start else []
-    return [*head, *note, *kept, {"role": "user", "content": block}]
+    (system, wish), *later = _groups(events, provider)
+    head = [system, _cut(wish, limit_characters // GOAL_SHARE)]
+    note, state = ({"role": "user", "content": text} for text in (LEFT_OUT, block))
+    room = limit_characters - reserved_characters - FRAME_CHARACTERS - _size([*head, note, state])
+    longest = max(LEAST_GROUP_CHARACTERS, min(room, limit_characters // GROUP_SHARE))
+    groups = [_bounded(group, longest) for group in later]
+    start = _first_kept([_size(group) for group in groups], room)
+    kept = [message for group in groups[start:] for message in group]
+    return [*head, *([note] if start else []), *kept, state]
+
+
+def requests_sent(run_id: str, events: Sequence[Event]) -> dict[int, list[Message]]:
+    """A run's requests as they were put together, by the `seq` of the event that sent them: for whoever looks later.
+
+    What an endpoint's dialect then made of one (roles merged, tools in the prompt, a shorter limit) isn't on record.
+    """
+    run, known, tools, sent = Run(run_id), dict[str, Any](), 0, dict[int, list[Message]]()
+    for number, event in enumerate(events, 1):
+        run = apply(run, event)
+        known |= {name: value for name, value in (event.details or {}).items() if name in ("today", "provider")}
+        if event.kind == "run_started":
+            tools = len(as_json((event.details or {}).get("tools")))
+        elif event.kind == "model_asked":
+            block = state_block(run, date.fromisoformat(known["today"]))
+            sent[event.seq] = request_messages(events[:number], block, known["provider"], tools, LIMIT_CHARACTERS)
+    return sent
 
 
 def _groups(events: Iterable[Event], provider: str | None) -> list[list[Message]]:
@@ -63,9 +99,13 @@ def _reply(event: Event, answers: Mapping[str | None, Event], provider: str | No
     same = provider is not None and (event.details or {}).get("provider") == provider
     extra = dict((event.details or {}).get("extra", {})) if same else {}
     message: Message = {"role": "assistant", "content": event.text or None, **extra}
-    if event.calls:
-        message["tool_calls"] = [_call(call, answers.get(call["id"]), same) for call in event.calls]
-    return [message, *(_answer(call, answers.get(call["id"])) for call in event.calls or ())]
+    answered: list[Message] = []
+    for number, call in enumerate(event.calls or (), 1):
+        call_id = call["id"] if same or provider is None else own_id(event.turn or 0, number)
+        answer = answers.get(call["id"])
+        message.setdefault("tool_calls", []).append({**_call(call, answer, same), "id": call_id})
+        answered.append({**_answer(call, answer), "tool_call_id": call_id})
+    return [message, *answered]
 
 
 def _call(call: Mapping[str, Any], answer: Event | None, same_provider: bool) -> Message:
@@ -73,7 +113,7 @@ def _call(call: Mapping[str, Any], answer: Event | None, same_provider: bool) ->
     arguments = answer.arguments if answer and answer.arguments is not None else call["arguments"]
     function = {"name": call["tool"], "arguments": as_json(arguments)}
     extra = call.get("extra", {}) if same_provider else {}
-    return {**extra, "id": call["id"], "type": "function", "function": function}
+    return {**extra, "type": "function", "function": function}
 
 
 def _answer(call: Mapping[str, Any], event: Event | None) -> Message:
@@ -85,34 +125,67 @@ def _answer(call: Mapping[str, Any], event: Event | None) -> Message:
         content |= {"recorded": True} if (event.details or {}).get("recorded") else {}
     else:
         content["error"] = Failure(event.code or "", event.message or "", event.details or {}).as_answer()
-    return {"role": "tool", "tool_call_id": call["id"], "content": as_json(content)}
+    return {"role": "tool", "content": as_json(content)}
 
 
 def _size(messages: Sequence[Message]) -> int:
     return len(as_json(messages))
 
 
-def _said_briefly(message: Message) -> Message:
-    return {**message, "content": shortened(message["content"], MAX_SAID_CHARACTERS)}
+def _bounded(group: list[Message], limit: int) -> list[Message]:
+    """The group; if longer than the limit, its reply is cut to two thirds of it, longest texts first, then answers.
+
+    Of these the first stay whole: where a reply repeats a call, the later ones say the same.
+    """
+    if _size(group) <= limit:
+        return group
+    reply, answers, share = group[0], group[1:], limit
+    while _size([reply]) > limit * 2 // 3 and share > LEAST_CHARACTERS:
+        share //= 2
+        reply = _cut(group[0], share)
+    for n in reversed(range(len(answers))):
+        if _size([reply, *answers]) > limit:
+            answers = [*answers[:n], _cut(answers[n], LEAST_CHARACTERS), *answers[n + 1 :]]
+    return [reply, *answers]
 
 
-def _bounded(group: list[Message]) -> list[Message]:
-    """A group without arguments that are too long for anything but a refusal, and texts of bounded length."""
-    out = []
-    for message in group:
-        new = dict(message)
-        if "tool_calls" in new:
-            new["tool_calls"] = [_bounded_call(call) for call in new["tool_calls"]]
-        elif new["role"] == "user":
-            new = _said_briefly(new)
-        out.append(new)
-    return out
+def _cut(message: Message, share: int) -> Message:
+    """A message with none of its texts longer than its share. Calls stay calls, and answers stay JSON."""
+    new = {**message, **_cut_extras(message, share)}
+    if message["role"] == "tool":
+        new["content"] = _cut_answer(message["content"], share)
+    elif message["content"]:
+        new["content"] = fitting(message["content"], share)
+    if "tool_calls" in message:
+        new["tool_calls"] = [_cut_call(call, share) for call in message["tool_calls"]]
+    return new
 
 
-def _bounded_call(call: Message) -> Message:
-    if len(call["function"]["arguments"]) <= MAX_ARGUMENTS_CHARACTERS:
-        return call
-    return {**call, "function": {**call["function"], "arguments": "{}"}}
+def _cut_call(call: Message, share: int) -> Message:
+    is_long = len(as_json(call["function"]["arguments"])) > share
+    function = {**call["function"], "arguments": "{}"} if is_long else call["function"]
+    return {**call, **_cut_extras(call, share), "function": function}
+
+
+def _cut_answer(content: str, share: int) -> str:
+    if len(as_json(content)) <= share:
+        return content
+    answer = json.loads(content)
+    if "error" not in answer:
+        return as_json({**answer, "data": {}, "note": SHORTENED})
+    error = {"code": answer["error"]["code"], "message": fitting(answer["error"]["message"], share // 2)}
+    return as_json({"source": answer["source"], "error": error})
+
+
+def _extras(message: Message) -> Message:
+    """What is of a provider's own in a message or a call."""
+    return {k: v for k, v in message.items() if k not in (*STANDARD_FIELDS, "id", "type", "function")}
+
+
+def _cut_extras(message: Message, share: int) -> Message:
+    """A provider's texts cut, its other long values emptied: it may object, but a longer request helps nobody."""
+    long = {k: v for k, v in _extras(message).items() if len(as_json(v)) > share}
+    return {k: fitting(v, share) if isinstance(v, str) else None for k, v in long.items()}
 
 
 def _first_kept(sizes: Sequence[int], room: int) -> int:

@@ -5,15 +5,18 @@ Database, state and listeners all follow from `record`. Knows nothing of what sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from memory import ledger
 from memory.store import Notebook
-from plan.hotels import city_named, search_result
+from plan.guards import Verdict
+from plan.hotels import city_named, offer_for, search_result
 from plan.machine import Run, apply, replay
-from plan.model import Event, Failure, Offer, Receipt
+from plan.model import Call, Event, Failure, Offer, Receipt, RoomType
+from plan.recovery import answer_event
 from plan.results import Accepted
 
 Listener = Callable[[Run, Event], None]
@@ -38,18 +41,28 @@ class Journal:
         self.notebook.append(self.run.run_id, stamped)
         self._take(stamped)
 
-    def book(self, offer: Offer, rooms: int, answer: Callable[[Receipt], Event]) -> Receipt | Failure:
+    def offer(self, arguments: Mapping[str, Any], rooms: int) -> Offer | Failure:
+        """What a booking would take and cost now, where that room is left for the whole stay."""
+        hotel_id, room, trip = arguments["hotel_id"], RoomType(arguments["room_type"]), self.run.current_plan.trip
+        offer = offer_for(hotel_id, room, trip, self.run.language)
+        left = ledger.rooms_left(self.notebook, [hotel_id], trip.nights_of_stay, rooms)
+        if offer and left[hotel_id, room]:
+            return offer
+        return Failure("room_unavailable", f"{hotel_id} has no {room} left for these nights; choose another hotel")
+
+    def book(self, call: Call, arguments: Mapping[str, Any], offer: Offer, rooms: int) -> Accepted | Failure:
         """Books an offer; the booking and the event that answers its call are saved in one act (P7)."""
         written: list[Event] = []
 
         def receipt_event(receipt: Receipt) -> Event:
-            written.append(self._stamped(answer(receipt)))
+            event = answer_event(self.run, call, Verdict(arguments), _accepted(receipt))
+            written.append(self._stamped(event))
             return written[0]
 
         booked = ledger.book(self.notebook, self.run.run_id, offer, rooms, receipt_event)
-        for event in written if isinstance(booked, Receipt) else ():
+        for event in written:
             self._take(event)
-        return booked
+        return booked if isinstance(booked, Failure) else _accepted(booked)
 
     def hotels(self, rooms: int) -> Accepted | Failure:
         """The catalogue's hotels in the trip's city, with the rooms that are left for the whole stay."""
@@ -72,3 +85,7 @@ class Journal:
         self.events.append(stamped)
         for listener in self.listeners:
             listener(self.run, stamped)
+
+
+def _accepted(receipt: Receipt) -> Accepted:
+    return Accepted(receipt.model_dump(mode="json"), ())

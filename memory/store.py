@@ -6,10 +6,10 @@ what a list of runs shows: goal and outcome.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sqlite3
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,11 +19,6 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from plan.model import Event, Receipt
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
 
 BUSY_SECONDS = 10.0
 """How long a process waits for another one's write: milliseconds, so longer means that something is stuck."""
@@ -306,13 +301,7 @@ def _sqlite_errors(path: Path) -> Iterator[None]:
 def _take(fd: int, lock: Path) -> bool:
     """Locks the file without waiting; False if it is held, or was removed by a holder who ended just now."""
     try:
-        if sys.platform == "win32":
-            os.lseek(fd, 1024, os.SEEK_SET)  # locked bytes can't be read there: one far behind the process id
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        else:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(fd), lock.stat())
-    except (BlockingIOError, PermissionError, FileNotFoundError):
+    except (BlockingIOError, FileNotFoundError):
         return False
-    finally:
-        os.lseek(fd, 0, os.SEEK_SET)

@@ -43,10 +43,20 @@ def fit(value: Any, schema: Mapping[str, Any]) -> Any:
 
 def faults(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[dict[str, str]]:
     """What is wrong with the arguments: field, expected, received. A name the schema doesn't list is a fault too."""
-    strict = {"additionalProperties": False, "type": "object", **schema}
+    strict = _closed({"type": "object", **schema})
     errors = Draft202012Validator(strict, format_checker=FormatChecker(["date"])).iter_errors(dict(arguments))
     found = [_fault(error) for error in sorted(errors, key=lambda e: (list(map(str, e.absolute_path)), e.message))]
     return found[:MAX_FAULTS]
+
+
+def _closed(schema: Any) -> Any:
+    """The schema with every object closed that lists its properties and doesn't say that it is open."""
+    if isinstance(schema, list):
+        return [_closed(inner) for inner in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    inner = {k: {n: _closed(s) for n, s in v.items()} if k == "properties" else _closed(v) for k, v in schema.items()}
+    return {"additionalProperties": False, **inner} if "properties" in inner else inner
 
 
 def _fault(error: Any) -> dict[str, str]:
@@ -58,7 +68,7 @@ def _fault(error: Any) -> dict[str, str]:
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties") or {})
         unknown = ", ".join(sorted(str(n) for n in error.instance if n not in known))
-        return {"field": path or unknown, "expected": f"only {', '.join(known)}", "received": unknown}
+        return {"field": path or brief(unknown), "expected": f"only {', '.join(known)}", "received": brief(unknown)}
     return {"field": path or "arguments", "expected": _expected(error.schema), "received": brief(error.instance)}
 
 

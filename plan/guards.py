@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from plan import goal
 from plan.arguments import faults, fit
+from plan.draft import draft
 from plan.failures import SETTLED_BY_PERSON
 from plan.hotels import city_named, distance_km, same_place_name
 from plan.machine import Run, signature, still_true
@@ -127,8 +128,9 @@ def bookable(run: Run) -> list[str]:
 
 def next_calls(run: Run) -> list[dict[str, Any]]:
     """The calls that are possible now, as far as they are determined: what a refusal and the state block point to."""
-    if run.plan is None or run.phase is Phase.REPLANNING:
-        return [{"tool": "set_plan"}]
+    proposal = draft(run)
+    if proposal or run.plan is None or run.phase is Phase.REPLANNING:
+        return [{"tool": "set_plan", **({"arguments": proposal} if proposal else {})}]
     run = replace(run, turn=run.turn + 1)  # the next reply will have seen what this one has found
     steps = [s.tool for s in run.current_plan.open_steps if s.status is StepStatus.PENDING]
     return [{"tool": t, "arguments": _with_choice(run, t)} for t in steps if not missing_needs(run, t)]
@@ -189,7 +191,8 @@ def _readable_arguments(s: Situation) -> Failure | None:
         )
     if found := faults(s.arguments, s.schemas[s.call.tool]):
         told = "; ".join(f"{f['field']}: expected {f['expected']}, received {f['received']}" for f in found)
-        return Failure("bad_arguments", told, {"faults": found})
+        about_a_day = {"today": s.today.isoformat()} if "YYYY-MM-DD" in told else {}
+        return Failure("bad_arguments", told, {"faults": found, **about_a_day})
     return None
 
 
@@ -267,7 +270,7 @@ def _determined_arguments(s: Situation) -> Failure | None:
     }
     if wrong:
         told = ", ".join(f"{name} must be {value}" for name, value in wrong.items())
-        received = {name: s.arguments.get(name) for name in wrong}
+        received = {name: _short_value(s.arguments.get(name)) for name in wrong}
         return Failure("wrong_argument", told, {"expected": wrong, "received": received, **_next(s)})
     return _bookable_hotel(s) if s.call.tool == "book_hotel" else None
 
@@ -278,7 +281,8 @@ def _bookable_hotel(s: Situation) -> Failure | None:
     if hotel is None:
         known = [h["hotel_id"] for h in found]
         message = f"hotel_id must come from the search: {', '.join(known)}"
-        return Failure("wrong_argument", message, {"expected": {"hotel_id": known}, "received": {"hotel_id": wanted}})
+        details = {"expected": {"hotel_id": known}, "received": {"hotel_id": _short_value(wanted)}}
+        return Failure("wrong_argument", message, details)
     room = determined(s.run, "book_hotel")["room_type"]
     if not any(offer["room_type"] == room for offer in hotel["rooms"]):
         message = f"{wanted} has no {room}; hotels that have one: {', '.join(bookable(s.run)) or 'none'}"
@@ -304,6 +308,11 @@ CHECKS: Sequence[Callable[[Situation], Failure | None]] = (
 
 def _next(s: Situation) -> dict[str, Any]:
     return {"next": next_calls(s.run)}
+
+
+def _short_value(value: Any) -> Any:
+    """A value as a refusal repeats it: texts and objects bounded."""
+    return value if value is None or isinstance(value, int | float) else brief(value)
 
 
 def _same_failure(run: Run, tool: str, arguments: Mapping[str, Any]) -> Event | None:

@@ -132,8 +132,8 @@ class Run:
     """The reply being worked on; replies count from 1."""
     said: tuple[Message, ...] = ()
     """The person's words: the goal, then each later message."""
-    unlocked: bool = True
-    """The person has spoken since the last accepted plan: trip and rule may change, the plan may be replaced."""
+    heard: int = 0
+    """How many of these messages the plan answers."""
     plan: Plan | None = None
     past_plans: tuple[Plan, ...] = ()
     wants_booking: bool = True
@@ -167,6 +167,16 @@ class Run:
     """What earlier processes of this run had used."""
     outcome_reason: str | None = None
     reply: str | None = None
+
+    @property
+    def fresh(self) -> tuple[Message, ...]:
+        """What the person said that no plan has answered yet."""
+        return self.said[self.heard :]
+
+    @property
+    def unlocked(self) -> bool:
+        """Whether the person has spoken since the last accepted plan: then trip, rule and plan may change."""
+        return self.plan is None or bool(self.fresh)
 
     @property
     def current_plan(self) -> Plan:
@@ -234,7 +244,6 @@ def _person_spoke(run: Run, event: Event) -> Run:
         _progress(run),
         plan=plan,
         said=(*run.said, _message(event)),
-        unlocked=True,
         offer=None,
         approved=None,
         refused_plans=0,
@@ -290,19 +299,17 @@ def _call_succeeded(run: Run, event: Event) -> Run:
     found = Evidence(event.call_id or "", run.turn, event.arguments or {}, data)
     receipt = Receipt.model_validate(data) if tool == "book_hotel" else run.receipt
     mine = signature(tool, event.arguments or {})
-    return replace(run, evidence={**run.evidence, tool: found}, receipt=receipt, repeats={mine: 1})
+    return replace(run, evidence={**run.evidence, tool: found}, receipt=receipt, repeats={mine: 1}, refused_plans=0)
 
 
 def _call_failed(run: Run, event: Event) -> Run:
     run = replace(_answered(run, event), turn_failures=(*run.turn_failures, event))
+    if (event.details or {}).get("same_as"):
+        return run
     if event.tool == "set_plan":
         return replace(run, refused_plans=run.refused_plans + 1)
     step = run.plan and run.plan.step(event.tool or "")
-    if (
-        not step
-        or step.status not in (StepStatus.PENDING, StepStatus.RUNNING)
-        or (event.details or {}).get("same_as")
-    ):
+    if not step or step.status not in (StepStatus.PENDING, StepStatus.RUNNING):
         return run
     if event.branch != "replan":
         return _move_step(run, event, "set_back" if step.status is StepStatus.RUNNING else "refuse")
@@ -392,7 +399,7 @@ def _accept_plan(run: Run, event: Event) -> Run:
         past_plans=past,
         evidence=still_true(run, trip),
         wants_booking=run.wants_booking if is_replan else any(s.tool == "book_hotel" for s in steps),
-        unlocked=False,
+        heard=len(run.said),
         setback=run.setback if is_replan else None,
         offer=run.offer if is_replan else None,
         approved=run.approved if is_replan else None,

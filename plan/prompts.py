@@ -14,7 +14,7 @@ from plan.goal import read_goal
 from plan.guards import next_calls
 from plan.machine import Run
 from plan.model import Event, Offer, Phase, Plan
-from plan.text import as_json, shortened
+from plan.text import as_json, fitting, shortened
 
 SYSTEM = """\
 You plan a trip and book one hotel room, by calling tools. The code checks every call; only its records count.
@@ -46,7 +46,7 @@ def state_block(run: Run, today: date) -> str:
         *_fact_lines(run),
         f"Next: {_next_line(run)}",
     ]
-    return shortened("\n".join(lines), MAX_BLOCK_CHARACTERS)
+    return fitting("\n".join(lines), MAX_BLOCK_CHARACTERS)
 
 
 def reminder(run: Run) -> str:
@@ -57,14 +57,21 @@ def reminder(run: Run) -> str:
     return f"[agent] Still open: {open_steps}. A text does none of it. Next: {_next_line(run)}"
 
 
-def opening(text: str, today: date, provider: str, tools: Sequence[Mapping[str, Any]] | None) -> Event:
-    """What is recorded when a run starts: all that stays the same in each of its requests."""
+def opening(
+    text: str,
+    today: date,
+    provider: str,
+    tools: Sequence[Mapping[str, Any]] | None,
+    fingerprints: Mapping[str, str] | None,
+) -> Event:
+    """What is recorded when a run starts: all that stays the same in each of its requests, and what it approved."""
     details = {
         "today": today.isoformat(),
         "language": read_goal(text, today).language,
         "provider": provider,
         "system": SYSTEM,
         "tools": tools,
+        "fingerprints": fingerprints if tools else None,
     }
     return Event("run_started", text=text, details=details)
 

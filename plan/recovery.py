@@ -6,7 +6,7 @@ how a call is made or what the traveller is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -15,9 +15,10 @@ from typing import Any
 from plan import goal, prompts
 from plan.failures import FAILURES, SETTLED_BY_PERSON, SEVERITY, Branch
 from plan.guards import Verdict, next_calls
+from plan.hotels import city_named
 from plan.machine import Run
 from plan.model import Call, Event, Failure, Offer, Phase, StepStatus, Turn
-from plan.results import Accepted
+from plan.results import Accepted, fingerprints
 from plan.text import as_json
 
 MAX_RETRIES_BY_CODE = 2
@@ -86,17 +87,26 @@ def answer_event(run: Run, call: Call, verdict: Verdict, result: Accepted | Fail
 def resumption(run: Run, text: str | None, yes: bool, details: Mapping[str, Any]) -> list[Event]:
     """What is recorded when a person resumes a run: open calls are answered, and what they said takes effect.
 
-    A yes approves exactly the offer that was put to them; a no to it refuses it; anything else is a message.
+    A yes approves exactly the offer that was put to them; anything else they say is a message, with which the offer
+    falls. `yes` is a yes without words: beside words of theirs, it is one to whatever these will lead to.
     """
     events = [Event("run_resumed", details=details)]
     events += [answer_event(run, call, Verdict(call.arguments), INTERRUPTED) for call in run.open_calls]
-    offer = run.offer
-    if offer and (yes or (text is not None and goal.is_yes(text))):
-        given = Event("approval_given", details=offer.model_dump(mode="json"), text=text or "--yes")
-        events += [given, Event("reminded", text=prompts.approved(offer))]
-    elif text is not None and not (offer and goal.is_no(text)):
-        events.append(Event("person_spoke", text=text, details=details))
-    return events
+    if ended_by_person(run, text):
+        return events
+    if run.offer and (yes if text is None else goal.is_yes(text)):
+        given = Event("approval_given", details=run.offer.model_dump(mode="json"), text=text or "--yes")
+        return [*events, given, Event("reminded", text=prompts.approved(run.offer))]
+    return [*events, *([] if text is None else [Event("person_spoke", text=text, details=details)])]
+
+
+def ended_by_person(run: Run, text: str | None) -> End | None:
+    """The end of a resumed run that leaves the model nothing to do: a room is booked already, or refused now."""
+    if run.receipt:
+        return End(Phase.BOOKED)
+    if run.offer and text is not None and goal.is_no(text):
+        return End(Phase.DECLINED, "declined", text)
+    return None
 
 
 def worth_retrying(failure: Failure, attempt: int) -> bool:
@@ -109,12 +119,12 @@ def worth_retrying(failure: Failure, attempt: int) -> bool:
 def pause_seconds(
     attempt: int, base_seconds: float, chance: float, retry_after_seconds: float | None = None
 ) -> float:
-    """Exponential backoff with jitter (half to whole of base · 2^attempt), no shorter than asked for, capped.
+    """Exponential backoff with jitter (half to whole of base · 2^attempt), after what was asked for, capped.
 
     `chance` is a number from 0 to 1.
     """
     backoff = base_seconds * float(2**attempt) * (0.5 + chance / 2)
-    return min(MAX_PAUSE_SECONDS, max(backoff, retry_after_seconds or 0.0))
+    return min(MAX_PAUSE_SECONDS, backoff + (retry_after_seconds or 0.0))
 
 
 def retry_after_seconds(header: str | None, now: datetime) -> float | None:
@@ -242,24 +252,43 @@ def refused_approval(said: str | None, before: Offer | None, offer: Offer) -> Fa
         return Failure("price_changed", "what was approved isn't what is offered now; nothing is booked")
     if said is None:
         return Failure("approval_needed", "nobody could be asked for a yes; nothing is booked")
-    return None if goal.is_yes(said) else Failure("declined", "the person didn't say yes; nothing is booked")
-
-
-def changed_tools(opening: Event, tools: Sequence[Mapping[str, Any]]) -> Failure | None:
-    """Why a run can't go on with these tools: they aren't those that it began with, and that were approved by it."""
-    before = (opening.details or {}).get("tools")
-    if before is None:
+    if goal.is_yes(said):
         return None
-    old, new = ({t["function"]["name"]: t for t in offered} for offered in (before, tools))
-    changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    if _asks_for_other(said, offer):
+        return Failure("approval_needed", "the person asked for something else; nothing is booked", {"said": said})
+    return Failure("declined", "the person didn't say yes; nothing is booked")
+
+
+def _asks_for_other(said: str, offer: Offer) -> bool:
+    """Whether an answer speaks of what a plan is made of: then it is a message, neither a yes nor a no."""
+    read = goal.read_goal(said, offer.check_in)
+    elsewhere = read.city and city_named(read.city.value)  # "Never" begins like a city too
+    return bool(elsewhere or read.dates or read.impossible or read.nights or read.room_types or read.unclear)
+
+
+def said_instead(run: Run) -> str | None:
+    """What the person said in place of a yes or a no, where the run has ended with it and can go on with it."""
+    return next((e.details["said"] for e in run.turn_failures if e.details and "said" in e.details), None)
+
+
+def changed_tools(events: Iterable[Event], tools: Sequence[Mapping[str, Any]]) -> Failure | None:
+    """Why a run can't go on with a server's tools: they aren't those that it began with, and so approved."""
+    began = next((e.details for e in events if e.details and e.details.get("fingerprints")), None)
+    if began is None:
+        return None
+    before, now = began["fingerprints"], fingerprints(tools)
+    changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     if not changed:
         return None
+    old, new = ({t["function"]["name"]: t["function"] for t in offered} for offered in (began["tools"], tools))
     told = "; ".join(f"{name}: {_difference(old.get(name), new.get(name))}" for name in changed)
     return Failure("server_changed", f"the tools are no longer those that the run began with: {told}")
 
 
 def _difference(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> str:
     """Where two versions of a tool part, in a few words of each."""
-    before, after = (as_json(tool["function"]) if tool else "missing" for tool in (old, new))
+    before, after = (as_json(tool) if tool else "not offered, or not as it is known" for tool in (old, new))
+    if before == after:
+        return "in what is cut of it"
     at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), 0)
-    return f"…{before[at : at + 60]} → …{after[at : at + 60]}"
+    return f"…{before[at : at + 80]}… → …{after[at : at + 80]}…"

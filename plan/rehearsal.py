@@ -16,12 +16,12 @@ from itertools import count, takewhile
 from typing import Any
 
 from plan import goal
+from plan.draft import WEATHER_LOST, draft, unread, wanted
 from plan.failures import FAILURES, SETTLED_BY_PERSON, Branch
-from plan.goal import Reading, Said
 from plan.guards import bookable, determined, next_calls
 from plan.hotels import city_named
-from plan.machine import Run, apply, still_true
-from plan.model import MAX_NIGHTS, Call, Event, Evidence, Phase, Plan, RoomRule, RoomType, StepStatus, Trip
+from plan.machine import Run, apply
+from plan.model import Call, Event, Evidence, Phase, StepStatus
 from plan.recovery import branch_of
 from plan.replies import CHARACTERS_PER_TOKEN
 from plan.text import as_json, shortened
@@ -66,14 +66,6 @@ WORDS: Mapping[str, tuple[str, str]] = {
 """Its words in Chinese and English, steps' purposes among them. What the traveller is told, `view` renders."""
 
 LOST = "我读不懂这段对话，无法继续；请重新开始。 / I can't make sense of this conversation; please begin a new run."
-
-WEATHER_STEPS = ("search_location", "get_weather")
-
-WEATHER_LOST = frozenset(
-    {"out_of_forecast_window", "weather_unknown"}
-    | {code for code, branch in FAILURES.items() if branch is Branch.RETRY_BY_CODE}
-)
-"""Failures after which hotels can still be shown, once."""
 
 LEFT_OUT = "[agent] Earlier calls are left out here. Whatever they found stands in the state at the end."
 
@@ -130,21 +122,10 @@ class Told:
         return list(later)[::-1]
 
     @property
-    def fresh(self) -> list[str]:
-        """The person's words that no plan has answered yet."""
-        return [e.text or "" for e in self.since_plan if e.kind in ("run_started", "person_spoke")]
-
-    @property
     def failed(self) -> list[Event]:
         """Calls that failed under this plan since the person last spoke: a word of theirs is worth a new try."""
         later = takewhile(lambda e: e.kind != "person_spoke", reversed(self.since_plan))
         return [e for e in later if e.kind == "call_failed"][::-1]
-
-    @property
-    def wanted(self) -> Reading:
-        """What the person wants: the plan's trip and rule, if there is one, changed by what they said since."""
-        readings = [goal.read_goal(words, self.today) for words in self.fresh]
-        return reduce(goal.amended, [_reading_of(self.run), *readings] if self.run.plan else readings)
 
     def failed_with(self, argument: str, codes: Iterable[str]) -> list[str]:
         """Values of an argument with which calls failed in one of these ways, latest last."""
@@ -159,20 +140,6 @@ class Told:
         """Words in the language of the goal."""
         zh, en = WORDS[key]
         return (zh if self.run.language == "zh" else en).format(**values)
-
-
-def _reading_of(run: Run) -> Reading:
-    """Trip and rule of the plan as if they had been read; nights and room only if the person meant to book."""
-    trip, rule, booking = run.current_plan.trip, run.current_plan.rule, run.wants_booking
-    return Reading(
-        language=run.language,
-        city=Said(trip.city, trip.city),
-        check_in=Said(trip.check_in, ""),
-        nights=Said(trip.nights, "") if booking else None,
-        cases=tuple(Said(case, "") for case in rule.when),
-        default=Said(rule.default, "") if booking else None,
-        wants_booking=booking,
-    )
 
 
 def read_request(messages: Sequence[Sent]) -> Told | None:
@@ -300,79 +267,35 @@ def _give_up(told: Told) -> Move | None:
 
 
 def _plan_for_words(told: Told) -> Move | None:
-    """A plan, if the person said something that the current one doesn't answer."""
-    run, plan, words = told.run, told.run.plan, told.fresh
-    if not words:
+    """A plan, if the person said something that the current one doesn't answer; a question, if it can't be read."""
+    if not told.run.fresh:
         return None
-    wanted = told.wanted
-    if unread := _unread(told, wanted):
-        return unread
-    trip, rule = _trip_of(wanted), wanted.rule.value if wanted.rule else RoomRule(default=RoomType.STANDARD)
-    if plan is None:
-        return _set_plan(told, trip, rule, _tools_for(told, wanted, rule))
-    is_new = (trip, rule, wanted.wants_booking) != (plan.trip, plan.rule, run.wants_booking)
-    if not is_new and run.phase is Phase.EXECUTING and plan.open_steps:
-        return None
-    known = still_true(run, trip)
-    tools = [tool for tool in _tools_for(told, wanted, rule) if tool not in known]
-    reason = told.say("they_said", words="; ".join(words))
-    return _set_plan(told, trip, rule, tools, reason) if tools else None
-
-
-def _unread(told: Told, wanted: Reading) -> str | None:
-    """What the words leave open, and how to say it; None if they suffice."""
-    parts = list(wanted.unread)
-    if wanted.wants_booking and wanted.nights and wanted.nights.value > MAX_NIGHTS:
-        parts.append("nights")
-    if not parts:
-        return None
-    impossible = "".join(told.say("impossible", day=day) for day in wanted.impossible)
-    joint = "、" if told.run.language == "zh" else ", "
-    return impossible + told.say("missing", parts=joint.join(told.say(part) for part in parts))
-
-
-def _trip_of(wanted: Reading) -> Trip:
-    if not (wanted.city and wanted.check_in):
-        raise ValueError("city and check-in day are needed")
-    nights = wanted.nights.value if wanted.nights else 1
-    return Trip(city=wanted.city.value, check_in=wanted.check_in.value, nights=nights)
-
-
-def _tools_for(told: Told, wanted: Reading, rule: RoomRule) -> list[str]:
-    """The steps that lead there, whatever is known already."""
-    asks_weather = any(goal.WEATHER.search(message.text.lower()) for message in told.run.said)
-    if not wanted.wants_booking:
-        only_hotels = wanted.speaks_of_booking and not asks_weather
-        return ["search_hotels"] if only_hotels else [*WEATHER_STEPS]
-    weather = WEATHER_STEPS if rule.needs_weather or asks_weather else ()
-    return [*weather, "search_hotels", "book_hotel"]
-
-
-def _set_plan(told: Told, trip: Trip, rule: RoomRule, tools: Iterable[str], reason: str | None = None) -> Call:
-    steps = [{"tool": tool, "purpose": told.say(tool)} for tool in tools]
-    arguments = {"trip": trip.model_dump(mode="json"), "room_rule": rule.model_dump(mode="json"), "steps": steps}
-    return told.call("set_plan", {**arguments, **({"reason": shortened(reason, 400)} if reason else {})})
+    reading = wanted(told.run)
+    if parts := unread(reading):
+        impossible = "".join(told.say("impossible", day=day) for day in reading.impossible)
+        joint = "、" if told.run.language == "zh" else ", "
+        return impossible + told.say("missing", parts=joint.join(told.say(part) for part in parts))
+    said = "; ".join(message.text for message in told.run.fresh)
+    return _set_plan(told, told.say("they_said", words=said))
 
 
 def _plan_after_failure(told: Told) -> Move | None:
     """Once a plan of what doesn't need the weather; else words."""
-    run, plan = told.run, told.run.plan
-    if plan is None or run.phase is not Phase.REPLANNING:
+    if told.run.phase is not Phase.REPLANNING:
         return None
-    code, failed = run.setback or "", plan.failed_step
-    tools = _without_weather(run, plan) if code in WEATHER_LOST and not run.replans else []
-    if not tools or failed is None:
-        return _setback(told, code)
-    reason = told.say("only_hotels", tool=failed.tool, code=code)
-    return _set_plan(told, plan.trip, plan.rule, tools, reason)
+    failed, code = told.run.current_plan.failed_step, told.run.setback or ""
+    reason = told.say("only_hotels", tool=failed.tool if failed else "", code=code)
+    return _set_plan(told, reason) or _setback(told, code)
 
 
-def _without_weather(run: Run, plan: Plan) -> list[str]:
-    """The steps of a booking that are left when place or weather can't be had."""
-    if not run.wants_booking or (plan.failed_step and plan.failed_step.tool not in WEATHER_STEPS):
-        return []
-    hotels = [] if "search_hotels" in run.evidence else ["search_hotels"]
-    return hotels if plan.rule.needs_weather else [*hotels, "book_hotel"]
+def _set_plan(told: Told, reason: str) -> Call | None:
+    """The drafted plan, with purposes and the reason in the goal's language."""
+    proposal = draft(told.run)
+    if proposal is None:
+        return None
+    steps = [{"tool": tool, "purpose": told.say(tool)} for tool in proposal["steps"]]
+    why = {"reason": shortened(reason, 400)} if "reason" in proposal else {}
+    return told.call("set_plan", {**proposal, "steps": steps, **why})
 
 
 def _setback(told: Told, code: str) -> str:

@@ -6,21 +6,27 @@ how a tool is run.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from datetime import date
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plan.model import Frozen, Place, RoomRule, RoomType, Trip, Weather
-from plan.text import clean_line, cleaned
+from plan.text import clean_line
 
-TRANSIENT_DETAILS: Mapping[str, tuple[str, ...]] = {
-    "timeout": (),
-    "rate_limited": ("retry_after_seconds",),
-    "upstream_unavailable": ("retry_after_seconds",),
-    "bad_response": (),
-    "bad_arguments": ("field", "expected", "received"),
+Details = Mapping[str, type]
+"""Details of a failure by name, each a number (float), a text (str), a day (date) or several texts (list)."""
+
+TRANSIENT_FAILURES: Mapping[str, Details] = {
+    "timeout": {},
+    "rate_limited": {"retry_after_seconds": float},
+    "upstream_unavailable": {"retry_after_seconds": float},
+    "bad_response": {},
+    "bad_arguments": {"field": str, "expected": str, "received": str},
 }
 """Failures that any remote tool may report, with the details that are taken over."""
 
@@ -29,21 +35,30 @@ TRANSIENT_DETAILS: Mapping[str, tuple[str, ...]] = {
 class RemoteTool:
     """What is believed of a remote tool: these fields of a result, these failures with these details."""
 
+    parameters: tuple[str, ...]
+    """All that the tool is ever given: whatever else it asks for, nobody is asked to fill it in."""
     result: type[BaseModel]
-    failures: Mapping[str, tuple[str, ...]]
+    failures: Mapping[str, Details]
 
 
 REMOTE_TOOLS: Mapping[str, RemoteTool] = {
     "search_location": RemoteTool(
+        parameters=("name",),
         result=Place,
-        failures={**TRANSIENT_DETAILS, "place_not_found": ("tried",), "place_ambiguous": ("candidates",)},
+        failures={**TRANSIENT_FAILURES, "place_not_found": {"tried": list}, "place_ambiguous": {"candidates": list}},
     ),
     "get_weather": RemoteTool(
+        parameters=("latitude", "longitude", "date"),
         result=Weather,
         failures={
-            **TRANSIENT_DETAILS,
-            "out_of_forecast_window": ("first_date", "last_date", "rainy_share", "rainy_samples"),
-            "weather_unknown": (),
+            **TRANSIENT_FAILURES,
+            "out_of_forecast_window": {
+                "first_date": date,
+                "last_date": date,
+                "rainy_share": float,
+                "rainy_samples": float,
+            },
+            "weather_unknown": {},
         },
     ),
 }
@@ -138,6 +153,10 @@ def local_schema(tool: str) -> dict[str, Any]:
     return flat
 
 
+LEFT_TO_THE_GUARDS = ("title", "additionalProperties")
+"""What a model needn't read: unknown names are refused all the same, at any depth (see `arguments.faults`)."""
+
+
 def _plain(node: Any, definitions: Mapping[str, Any]) -> Any:
     """The schema with references replaced by what they name, and without titles."""
     if isinstance(node, list):
@@ -158,7 +177,7 @@ def _plain(node: Any, definitions: Mapping[str, Any]) -> Any:
         if key == "properties"
         else _plain(value, definitions)
         for key, value in node.items()
-        if key != "title"
+        if key not in LEFT_TO_THE_GUARDS
     }
 
 
@@ -168,15 +187,48 @@ def openai_tool(name: str, description: str, schema: Mapping[str, Any]) -> dict[
 
 
 MAX_DESCRIPTION_CHARACTERS = 700
+MAX_PARAMETER_CHARACTERS = 200
+
+
+class Parameter(BaseModel):
+    """What is believed of a remote tool's parameter: one plain value, without a pattern, which could run for ever."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    type: Literal["string", "number", "integer", "boolean"]
+    description: Annotated[str, AfterValidator(lambda text: clean_line(text, MAX_PARAMETER_CHARACTERS))] | None = None
+    minimum: float | None = Field(None, allow_inf_nan=False)
+    maximum: float | None = Field(None, allow_inf_nan=False)
+    minLength: int | None = Field(None, ge=0)  # noqa: N815 - JSON schema's own names
+    maxLength: int | None = Field(None, ge=0)  # noqa: N815
 
 
 def remote_tool(name: str, description: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A remote tool in the format of chat completions; its words are somebody else's, so they are cleaned and cut."""
-    bounded = cleaned(
-        _plain(dict(schema), schema.get("$defs", {})), by=lambda text: clean_line(text, MAX_DESCRIPTION_CHARACTERS)
-    )
-    bounded.pop("$defs", None)
-    return openai_tool(name, clean_line(description, MAX_DESCRIPTION_CHARACTERS), {"type": "object", **bounded})
+    """A remote tool in the format of chat completions, made anew of what is believed of it, its words clean and cut.
+
+    Raises:
+        ValueError: it can't be called with the parameters of its row, and why.
+    """
+    given, known, required = REMOTE_TOOLS[name].parameters, schema.get("properties"), schema.get("required")
+    required = required if isinstance(required, list) else []
+    if unknown := [asked for asked in required if asked not in given]:
+        raise ValueError(f"it requires {clean_line(str(unknown[0]), 40)}")
+    parameters = {p: _parameter(p, known.get(p) if isinstance(known, Mapping) else None) for p in given}
+    clean_schema = {"type": "object", "properties": parameters, "required": required, "additionalProperties": False}
+    return openai_tool(name, clean_line(description, MAX_DESCRIPTION_CHARACTERS), clean_schema)
+
+
+def _parameter(name: str, schema: Any) -> dict[str, Any]:
+    try:
+        return Parameter.model_validate(schema).model_dump(exclude_none=True)
+    except ValidationError as error:
+        raise ValueError(f"it doesn't take {name} as one plain value") from error
+
+
+def fingerprint(name: str, description: str, schema: Mapping[str, Any]) -> str:
+    """What a tool is recognised by: a hash of all that the server said of it, so that what is cut counts too."""
+    said = json.dumps([name, description, schema], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def local_tools() -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from plan.model import (
     RoomType,
     Step,
     Trip,
+    Usage,
     Weather,
 )
 from plan.text import as_json, clean, clean_line
@@ -332,12 +333,13 @@ def checklist(run: Run) -> list[tuple[str, str, str]]:
     rows = []
     for step in run.plan.steps if run.plan else ():
         found = run.evidence.get(step.tool) if step.status == "done" else None
-        told = result_words(step.tool, found.data, run.language) if found else _state(step, run.language)
+        told = result_words(step.tool, found.data, run.language) if found else state_words(step, run.language)
         rows.append((MARKS[step.status], f"{step.tool} {step.purpose}".rstrip(), told))
     return rows
 
 
-def _state(step: Step, language: str) -> str:
+def state_words(step: Step, language: str) -> str:
+    """Where a step stands, with the code of its latest failure."""
     return STATES[step.status].say(language) + (f" ({step.last_code})" if step.last_code else "")
 
 
@@ -396,11 +398,12 @@ def record(run: Run, events: Sequence[Event], messages: list[dict[str, Any]]) ->
         "messages": messages,
         "tools": started.get("tools"),
         "events": [event.as_dict() for event in events],
-        "plans": [_plan_record(plan) for plan in _versions(run)],
+        "plans": [_plan_record(plan) for plan in versions(run)],
     }
 
 
-def _versions(run: Run) -> tuple[Plan, ...]:
+def versions(run: Run) -> tuple[Plan, ...]:
+    """Every plan of a run, the latest last."""
     return (*run.past_plans, *([run.plan] if run.plan else []))
 
 
@@ -412,17 +415,18 @@ def _plan_record(plan: Plan) -> dict[str, Any]:
 
 def story(run: Run, events: Sequence[Event]) -> str:
     """The whole run for a terminal: each thing that happened and when, plans, phases, usage, reply."""
-    language, then, phases = run.language, Run(run.run_id), [Phase.PLANNING]
+    language, then, phases, asked = run.language, Run(run.run_id), [Phase.PLANNING], Event("model_asked")
     started = events[0] if events else Event("run_started")
     model = {name: (started.details or {}).get(name, "") for name in ("provider", "model")}
     lines = [LOG["head"].say(language, run_id=run.run_id, at=started.at[:10], **model).rstrip()]
     for event in events:
         then = apply(then, event)
         phases += [then.phase] if then.phase is not phases[-1] else []
-        clock = event.at[11:19]
-        lines += [f"{clock if n == 0 else '':8} {told}" for n, told in enumerate(_told(then, event))]
-    for plan in _versions(run):
-        steps = [f"{step.tool} {_state(step, language)}" for step in plan.steps]
+        asked = event if event.kind == "model_asked" else asked
+        told = [*(_turn_lines(then, asked, event) if event.kind == "turn" else []), *_told(then, event)]
+        lines += [f"{event.at[11:19] if n == 0 else '':8} {line}" for n, line in enumerate(told)]
+    for plan in versions(run):
+        steps = [f"{step.tool} {state_words(step, language)}" for step in plan.steps]
         lines.append(LOG["version"].say(language, version=plan.version, steps=listed(steps, language)))
     lines += [
         LOG["path"].say(language, path=" → ".join(phases)),
@@ -430,6 +434,19 @@ def story(run: Run, events: Sequence[Event]) -> str:
         LOG["spent"].say(language, u=run.tally.usage, seconds=elapsed_seconds(events)),
     ]
     return "\n".join([*lines, *(["", run.reply] if run.reply else [])])
+
+
+def _turn_lines(run: Run, asked: Event, reply: Event) -> list[str]:
+    """The heading of a reply: which one it is, its tokens, how long it took."""
+    used, seconds = Usage(**(reply.usage or {})), seconds_between(asked, reply)
+    return [LOG["reply"].say(run.language, n=run.turn, u=used, seconds=seconds or 0.0)]
+
+
+def seconds_between(earlier: Event, later: Event) -> float | None:
+    """Time from one event to another; None where it isn't on record."""
+    if not (earlier.at and later.at):
+        return None
+    return (datetime.fromisoformat(later.at) - datetime.fromisoformat(earlier.at)).total_seconds()
 
 
 def runs_table(rows: Sequence[tuple[str, str, str, str]]) -> list[str]:

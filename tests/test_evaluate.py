@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests import evaluate
-from tests.evaluate import UnreadableError, judge
+from tests.evaluate import judge
+from tests.trajectory import UnreadableError
 
 HERE = Path(__file__).parent
 Messages = list[dict[str, Any]]
@@ -245,6 +246,12 @@ MUTATIONS: list[tuple[str, str, str, Mutation]] = [
         "replanned_for_cause",
         "call_9",
         lambda m: insert(m, "call_4", *again(m, "call_1", "call_9")),
+    ),
+    (
+        "hotels searched in a plan that had failed",
+        "replanned_before_going_on",
+        "call_4",
+        lambda m: insert(m, "call_4", *refused("call_9", "get_weather", FAR_WEATHER, "weather_unknown")),
     ),
     (
         "the same search again",

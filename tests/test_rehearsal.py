@@ -95,7 +95,7 @@ class Stage:
     bodies: list[dict[str, Any]] = field(default_factory=list)
 
     def plays(self, goal: str) -> End:
-        self.record(prompts.opening(goal, TODAY, "rehearsal", TOOLS))
+        self.record(prompts.opening(goal, TODAY, "rehearsal", TOOLS, None))
         return self.drive()
 
     def goes_on(self, text: str | None = None, *, yes: bool = False) -> End:
