@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 
@@ -11,8 +12,11 @@ from agent import EXIT_CODES
 from plan.options import Settings, parser
 from tests.conftest import ROOT, Cli
 from tests.readme import PARTS, README
+from tests.repeat import trials_of
+from tests.scenarios import SCENARIOS
 
 TEXT = README.read_text(encoding="utf-8")
+QUICK = Settings.model_validate({"TRIP_RETRY_BASE_S": 0.01})
 COMMANDS_SHOWN = re.findall(r"`(python agent\.py [^`]*--yes)`", TEXT)
 
 
@@ -51,6 +55,13 @@ def test_the_commands_shown_do_what_is_said_of_them(cli: Cli) -> None:
     ]
     assert cli("--date", "10-01", "--yes").code == 3
     assert cli("--resume", "last", "那就改到 9 月 15 日吧", "--yes").code == 0
+
+
+@pytest.mark.parametrize("scene", re.findall(r"--scene ([\w-]+)`", TEXT))
+def test_each_scene_shown_ends_as_it_should(scene: str) -> None:
+    (trial,) = asyncio.run(trials_of([s for s in SCENARIOS if s.id == scene], 1, QUICK))
+    assert trial.faults == ()
+    assert trial.story
 
 
 def test_both_languages_tell_the_same_commands() -> None:
