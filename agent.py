@@ -262,7 +262,7 @@ class TripAgent:
         with self.notebook.hold(run_id):
             course = Course(self, run_id, manner)
             if course.run.phase is Phase.BOOKED:
-                return course.run
+                return replace(course.run, tally_before=course.run.tally)  # this process uses nothing for it
             details = {"today": manner.today().isoformat(), "provider": self.model.provider}
             for event in recovery.resumption(course.run, text, yes, details):
                 course.record(event)
@@ -597,6 +597,8 @@ async def travel(chosen: Namespace, settings: Settings) -> int:
             tell(f"agent.py: interrupted{told}", sys.stderr)
             return 130
         events = notebook.events(run.run_id)
+    if text and not screen.run:  # nothing has happened: the receipt is an old one
+        tell(f"agent.py: run {run.run_id} is booked already; a further wish is a new run", sys.stderr)
     summary = view.summary(run, time.monotonic() - began, view.elapsed_seconds(events))
     tell(as_json(summary) if chosen.json else run.reply or "", sys.stdout)
     return EXIT_CODES[run.phase]

@@ -230,7 +230,7 @@ def _message(event: Event) -> Message:
 
 def _resumed(run: Run, _event: Event) -> Run:
     run = replace(
-        run, tally_before=run.tally, reply=None, outcome_reason=None, turn_failures=(), idle_turns=0, texts=0
+        _progress(run), tally_before=run.tally, reply=None, outcome_reason=None, turn_failures=(), repeats={}
     )
     if run.phase not in FINAL:
         return run
@@ -377,7 +377,7 @@ def _move_step(run: Run, event: Event, move: str) -> Run:
         step,
         status=next_status(step.status, move),
         call_id=event.call_id if move == "succeed" else step.call_id,
-        failures=step.failures + (event.kind == "call_failed" and event.code != "interrupted"),
+        failures=step.failures + (event.branch in ("retry", "replan") and event.code != "interrupted"),
         last_code=None if move == "succeed" else code,
     )
     steps = tuple(moved if s is step else s for s in run.plan.steps)

@@ -129,7 +129,8 @@ class Told:
 
     def failed_with(self, argument: str, codes: Iterable[str]) -> list[str]:
         """Values of an argument with which calls failed in one of these ways, latest last."""
-        return [str((e.arguments or {}).get(argument)) for e in self.failed if e.code in set(codes)]
+        made = ((e.arguments or {}, e.code) for e in self.failed)
+        return [str(arguments[argument]) for arguments, code in made if code in set(codes) and argument in arguments]
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Call:
         """A call with an id that is new in the conversation."""

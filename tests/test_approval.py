@@ -166,7 +166,6 @@ async def test_a_check_in_that_passes_while_the_person_thinks_is_not_booked(stag
     assert (played.outcome, bookings(stage)) == (("needs_user", "out_of_forecast_window"), [])
 
 
-@pytest.mark.xfail(reason="machine: what an earlier process asked in vain is held against this one")
 async def test_going_on_without_a_word_asks_the_same_again_as_often_as_one_likes(stage: Stage) -> None:
     played = await stage.run(how=unattended())
     for _ in range(4):
@@ -178,7 +177,17 @@ async def test_going_on_without_a_word_asks_the_same_again_as_often_as_one_likes
 async def test_going_on_with_a_booked_run_gives_its_receipt_again_without_a_model_call(stage: Stage) -> None:
     booked = await stage.run()
     again = await went_on(stage, booked, None, manner())
-    assert (again.run, again.endpoint.requests) == (booked.run, [])
+    assert (again.run.receipt, again.run.reply) == (booked.run.receipt, booked.run.reply)
+    assert (again.endpoint.requests, again.run.used.model_calls, again.events) == ([], 0, booked.events)
+
+
+def test_a_further_wish_to_a_booked_run_gets_the_old_receipt_and_is_told_so(cli: Cli, tools_url: str) -> None:
+    mode = ["--offline", "--mcp", tools_url]
+    booked = cli(*mode, "--yes", "--json").json
+    again = cli(*mode, "--resume", "last", "改成 9 月 20 日", "--json")
+    assert (again.code, again.json["booking"], again.json["model_calls"]) == (0, booked["booking"], 0)
+    assert again.json["totals"]["model_calls"] == 6
+    assert "is booked already; a further wish is a new run" in again.err
 
 
 # A change instead of a yes

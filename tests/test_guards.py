@@ -23,12 +23,12 @@ from tests.stand_ins import SCHEMAS, XIAN, ScriptedTools, act, at, in_turn, say,
 
 ALL_SCHEMAS = {t["function"]["name"]: t["function"]["parameters"] for t in local_tools()} | SCHEMAS
 STEPS = ["search_location", "get_weather", "search_hotels", "book_hotel"]
-PLAN = {
+PLAN: dict[str, Any] = {
     "trip": {"city": "西安", "check_in": "2026-09-15", "nights": 2},
     "room_rule": {"default": "standard", "when": [{"condition": "rain", "room_type": "suite"}]},
     "steps": STEPS,
 }
-RIGHT = {
+RIGHT: dict[str, dict[str, Any]] = {
     "search_location": {"name": "西安"},
     "get_weather": {"latitude": 34.25833, "longitude": 108.92861, "date": "2026-09-15"},
     "search_hotels": {"city": "西安", "check_in": "2026-09-15"},
@@ -242,7 +242,7 @@ plans = st.builds(
 calls = st.one_of(
     st.tuples(st.just("set_plan"), st.just(PLAN)), st.tuples(st.just("set_plan"), plans), *map(random_call, RIGHT)
 )
-results = {
+results: dict[str, dict[str, Any]] = {
     "search_location": XIAN,
     "get_weather": {"date": "2026-09-15", "condition": "rain", "high": 21.0},
     "search_hotels": {

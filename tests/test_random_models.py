@@ -58,6 +58,9 @@ ARGUMENTS = {
     "cancel_flight": ("name", "date"),
 }
 
+CUT = "cut-"
+"""Ids of calls in replies that were cut off begin with it: none of them may run."""
+
 Chance = random.Random
 Message = dict[str, Any]
 
@@ -107,9 +110,21 @@ def broken(right: Message, chance: Chance) -> Message:
 
 
 def cut_off(right: Message, chance: Chance) -> Answer:
-    body = completion(act(the_call(right, chance)))
+    body = completion(act({**the_call(right, chance), "id": f"{CUT}{chance.random()}"}))
     body["choices"][0]["finish_reason"] = chance.choice(["length", "length", "content_filter", "error"])
     return Answer(200, body)
+
+
+def all_at_once(_right: Message, chance: Chance) -> Message:
+    """All calls of a trip in one reply, each right in itself and none based on anything that the model has seen."""
+    stay = {"check_in": "2026-09-15", "nights": chance.choice([1, 2])}
+    room = chance.choice(["suite", "standard", "deluxe"])
+    return act(
+        tool_call("search_location", {"name": "西安"}),
+        tool_call("get_weather", {"latitude": 34.25833, "longitude": 108.92861, "date": "2026-09-15"}),
+        tool_call("search_hotels", {"city": "西安", "check_in": "2026-09-15"}),
+        tool_call("book_hotel", {"hotel_id": "XA-BELL", "room_type": room, **stay}),
+    )
 
 
 def refused_by_endpoint(_right: Message, chance: Chance) -> Answer:
@@ -124,6 +139,8 @@ WHIMS: Sequence[Callable[[Message, Chance], Any]] = (
     broken,
     cut_off,
     refused_by_endpoint,
+    all_at_once,
+    all_at_once,
     lambda _, chance: act(any_call(chance)),
     lambda _, chance: act(any_plan(chance)),
     lambda _, chance: act(*[any_call(chance) for _ in range(chance.randint(2, 5))]),
@@ -315,6 +332,8 @@ def wrongly_run(played: Played) -> Iterator[str]:
             yield f"P1: {e.tool} started before any plan"
         if e.kind == "call_started" and (e.call_id, e.tool) not in calls:
             yield f"P2: {e.tool} started and never called for"
+        if e.kind == "call_started" and e.call_id.startswith(CUT):
+            yield f"{e.tool} of a reply that was cut off ran"
 
 
 @pytest.fixture(autouse=True)

@@ -204,7 +204,6 @@ def resumed(databases: Sequence[str], resume: Sequence[str], cli: Cli) -> list[d
     return [json.loads(Path(f"{database}.out").read_bytes()) for database in databases]
 
 
-@pytest.mark.xfail(reason="rehearsal: an interrupted call of any tool passes for a booking")
 @pytest.mark.crash
 def test_a_run_killed_at_any_event_books_exactly_once_when_it_is_resumed(
     tmp_path: Path, tools_url: str, cli: Cli
@@ -404,7 +403,6 @@ def test_interrupted_at_the_question_nothing_is_booked_and_the_run_goes_on(
 # Disks and databases
 
 
-@pytest.mark.xfail(reason="rehearsal: an interrupted call of any tool passes for a booking")
 def test_a_disk_that_fills_up_in_mid_run_is_one_line_and_the_run_goes_on_when_there_is_space(
     tmp_path: Path, launch: Launch, cli: Cli
 ) -> None:
