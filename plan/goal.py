@@ -141,7 +141,8 @@ unless       \bunless\b|除非
 if           \bif\b|\bwhen\b(?= it)|如果|若是?|要是|假如|的话
 or           \bor\b|或者?|、|还是
 maybe        \b(?:sold out|available|unavailable|prefer\w*|ideally)\b|没有 ?(?:就|的话|了)|最好|售罄|满房
-become       (?:改|换|调整?|变更|挪|推迟|提前|延期?)(?:[期到为至]|成(?!都))+|\bmake (?:it|that)\b|\bbut\b(?= (?:on |the )?\d)
+become       (?:改|换|调整?|变更|挪|推迟|提前|延期?)(?:[期到为至]|成(?!都))+
+become       \bmake (?:it|that)\b|\bbut\b(?= (?:on |the )?\d)
 become       \b(?:chang|mov|postpon|shift|switch|reschedul|push)\w*(?: (?:it|that|this|(?:the|my) \w+))? to\b
 move         \b(?:chang|mov|postpon|shift|switch|reschedul|push)\w*
 unfit        不行|不可以|没空|\b(?:doesn't|does not|won't|will not) work\b

@@ -1,6 +1,6 @@
 """What the guards, the database and the filter cost: this agent beside a bare loop that does the same job.
 
-`python -m tests.bench` measures both in one run, in turn, and prints medians and ratios; `--json` prints them as data.
+`python -m tests.bench` measures both in one run, in turn, and prints medians and ratios, or JSON with `--json`.
 The bare loop is honest: same endpoint, same tool server, same tools, but it believes every call. No timing decides a
 test.
 """

@@ -276,6 +276,10 @@ def holds(before: Run, tool: str, arguments: Mapping[str, Any]) -> None:
         assert arguments == RIGHT["book_hotel"] | {"check_in": trip.check_in.isoformat()}, "P5"
 
 
+def done(run: Run) -> set[str]:
+    return {s.tool for s in run.plan.steps if s.status is StepStatus.DONE} if run.plan else set()
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(calls, min_size=1, max_size=3), min_size=3, max_size=14))
 def test_p1_to_p6_hold_whatever_is_called(replies: list[list[tuple[str, Any]]]) -> None:
@@ -296,14 +300,10 @@ def test_p1_to_p6_hold_whatever_is_called(replies: list[list[tuple[str, Any]]]) 
                 run = apply(run, answer_event(run, one, verdict, verdict.failure))
                 continue
             holds(run, one.tool, verdict.arguments)
-            done_before = {s.tool for s in run.plan.steps if s.status is StepStatus.DONE} if run.plan else set()
+            before = done(run)
             run = apply(run, Event("call_started", call_id=one.id, tool=one.tool, arguments=verdict.arguments))
-            assert not run.plan or {s.tool for s in run.plan.steps if s.status is StepStatus.DONE} == done_before, (
-                "P3"
-            )
-            data = results.get(one.tool, {"accepted": True})
-            if one.tool == "book_hotel":
-                data = data | verdict.arguments
+            assert done(run) == before, "P3"
+            data = {**results.get(one.tool, {}), **(verdict.arguments if one.tool == "book_hotel" else {})}
             result = Accepted(verdict.recorded.data if verdict.recorded else data, ())
             run = apply(run, answer_event(run, one, verdict, result))
     for step in run.plan.steps if run.plan else ():
