@@ -97,12 +97,19 @@ _LIMITS = {
 
 def _fit_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     known, required = schema.get("properties") or {}, schema.get("required") or ()
-    fitted = {name: fit(inner, known.get(name, {})) for name, inner in value.items()}
+    named = {name if name in known else _bare_name(name, known, value): inner for name, inner in value.items()}
+    fitted = {name: fit(inner, known.get(name, {})) for name, inner in named.items()}
     return {
         name: inner
         for name, inner in fitted.items()
         if name in required or not (inner is None or _means_nothing(inner, known.get(name, {})))
     }
+
+
+def _bare_name(name: str, known: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """The field that a name means: stray marks around it are cut if a known field remains that isn't given itself."""
+    bare = name.strip(" ,.:;'\"`*")
+    return bare if bare in known and bare not in given else name
 
 
 def _means_nothing(value: Any, schema: Mapping[str, Any]) -> bool:

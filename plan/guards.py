@@ -75,7 +75,7 @@ def check(run: Run, call: Call, schemas: Mapping[str, Mapping[str, Any]], today:
     situation = Situation(run, call, arguments, schemas, today)
     for guard in CHECKS:
         if failure := guard(situation):
-            return Verdict(arguments, failure)
+            return Verdict(arguments, replace(failure, details={**failure.details, "next": next_calls(run)}))
     if call.tool == "set_plan":
         return Verdict(_plan_arguments(arguments))
     arguments = {**arguments, **determined(run, call.tool)}
@@ -133,14 +133,16 @@ def next_calls(run: Run) -> list[dict[str, Any]]:
         return [{"tool": "set_plan", **({"arguments": proposal} if proposal else {})}]
     run = replace(run, turn=run.turn + 1)  # the next reply will have seen what this one has found
     steps = [s.tool for s in run.current_plan.open_steps if s.status is StepStatus.PENDING]
-    return [{"tool": t, "arguments": _with_choice(run, t)} for t in steps if not missing_needs(run, t)]
+    return [_call_of(run, tool) for tool in steps if not missing_needs(run, tool)]
 
 
-def _with_choice(run: Run, tool: str) -> dict[str, Any]:
-    known = determined(run, tool)
-    if tool == "book_hotel" and known:
-        return {"hotel_id": " or ".join(bookable(run)[:3]) or "a hotel_id of the search", **known}
-    return known or {"name": f"another name for {run.plan.trip.city if run.plan else 'the city'}"}
+def _call_of(run: Run, tool: str) -> dict[str, Any]:
+    """A call in full; what is the model's to choose stands there as a proposal."""
+    known, call = determined(run, tool), {"tool": tool}
+    if tool == "book_hotel":
+        first, *others = bookable(run) or ["a hotel_id of the search"]
+        return {**call, "arguments": {"hotel_id": first, **known}, **({"or_hotel_id": others} if others else {})}
+    return {**call, "arguments": known or {"name": f"another name for {run.current_plan.trip.city}"}}
 
 
 def misplaced(run: Run, tool: str, place: Mapping[str, Any]) -> Failure | None:
@@ -201,9 +203,7 @@ def _acceptable_plan(s: Situation) -> Failure | None:
         return None
     plan = s.run.plan
     if plan and s.run.phase is Phase.EXECUTING and plan.open_steps and not s.run.unlocked:
-        return Failure(
-            "plan_stands", "the plan can go on; carry it out before you replace it", {"next": next_calls(s.run)}
-        )
+        return Failure("plan_stands", "the plan can go on; carry it out before you replace it")
     found = plan_faults(s.run, _plan_arguments(s.arguments), s.today)
     return Failure("bad_plan", "; ".join(found), {"faults": found}) if found else None
 
@@ -220,7 +220,7 @@ def _replan_first(s: Situation) -> Failure | None:
     if s.call.tool == "set_plan" or s.run.phase is not Phase.REPLANNING:
         return None
     message = f"a step failed ({s.run.setback}); call set_plan with a reason, or tell the person what they can decide"
-    return Failure("replan_required", message, {"next": next_calls(s.run)})
+    return Failure("replan_required", message)
 
 
 def _step_of_plan(s: Situation) -> Failure | None:
@@ -229,9 +229,9 @@ def _step_of_plan(s: Situation) -> Failure | None:
     step = s.plan.step(s.call.tool)
     if step is None:
         steps = ", ".join(x.tool for x in s.plan.steps)
-        return Failure("step_not_in_plan", f"the plan has no step {s.call.tool}, only {steps}", _next(s))
+        return Failure("step_not_in_plan", f"the plan has no step {s.call.tool}, only {steps}")
     if step.status is StepStatus.DONE and not _same_call(s):
-        return Failure("step_not_in_plan", f"{s.call.tool} is already done, with other arguments", _next(s))
+        return Failure("step_not_in_plan", f"{s.call.tool} is already done, with other arguments")
     return None
 
 
@@ -240,9 +240,7 @@ def _not_again(s: Situation) -> Failure | None:
         return None
     if s.run.repeats.get(signature(s.call.tool, s.arguments), 0) < MOST_REPEATS:
         return None
-    return Failure(
-        "repeated_call", "this very call was made before and nothing has changed since; do something else", _next(s)
-    )
+    return Failure("repeated_call", "this very call was made before and nothing has changed since; do something else")
 
 
 def _needs_met(s: Situation) -> Failure | None:
@@ -250,7 +248,7 @@ def _needs_met(s: Situation) -> Failure | None:
         return None
     if missing := missing_needs(s.run, s.call.tool):
         told = " and ".join(missing)
-        return Failure("not_ready", f"{s.call.tool} needs the result of {told} from an earlier reply", _next(s))
+        return Failure("not_ready", f"{s.call.tool} needs the result of {told} from an earlier reply")
     if s.call.tool == "book_hotel" and s.plan.trip.check_in < s.today:
         return Failure(
             "out_of_forecast_window",
@@ -271,7 +269,7 @@ def _determined_arguments(s: Situation) -> Failure | None:
     if wrong:
         told = ", ".join(f"{name} must be {value}" for name, value in wrong.items())
         received = {name: _short_value(s.arguments.get(name)) for name in wrong}
-        return Failure("wrong_argument", told, {"expected": wrong, "received": received, **_next(s)})
+        return Failure("wrong_argument", told, {"expected": wrong, "received": received})
     return _bookable_hotel(s) if s.call.tool == "book_hotel" else None
 
 
@@ -304,10 +302,6 @@ CHECKS: Sequence[Callable[[Situation], Failure | None]] = (
 
 
 # What the checks are made of.
-
-
-def _next(s: Situation) -> dict[str, Any]:
-    return {"next": next_calls(s.run)}
 
 
 def _short_value(value: Any) -> Any:

@@ -65,8 +65,8 @@ class RoomCase(Frozen):
 class RoomRule(Frozen):
     """Which room to book, given the weather of the check-in day."""
 
-    default: RoomType = Field(description="Room to book when no case applies")
     when: tuple[RoomCase, ...] = Field(default=(), description="Cases by weather; empty without a condition")
+    default: RoomType = Field(description="Room to book when no case applies")
 
     @property
     def needs_weather(self) -> bool:

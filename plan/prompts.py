@@ -44,7 +44,7 @@ def state_block(run: Run, today: date) -> str:
         *(f"The person then said: {shortened(m.text, MAX_GOAL_CHARACTERS)}" for m in run.said[1:][-1:]),
         *_plan_lines(run.plan),
         *_fact_lines(run),
-        f"Next: {_next_line(run)}",
+        _next_line(run),
     ]
     return fitting("\n".join(lines), MAX_BLOCK_CHARACTERS)
 
@@ -52,9 +52,9 @@ def state_block(run: Run, today: date) -> str:
 def reminder(run: Run) -> str:
     """What a text that doesn't end the run is answered with: what is still open."""
     if run.plan is None:
-        return "[agent] Nothing was planned yet. Call set_plan now, with trip, room_rule and steps."
+        return f"[agent] Nothing was planned yet. {_next_line(run)}"
     open_steps = ", ".join(step.tool for step in run.plan.open_steps)
-    return f"[agent] Still open: {open_steps}. A text does none of it. Next: {_next_line(run)}"
+    return f"[agent] Still open: {open_steps}. A text does none of it. {_next_line(run)}"
 
 
 def opening(
@@ -107,11 +107,16 @@ def _hotel_line(hotel: Mapping[str, Any]) -> str:
 
 
 def _next_line(run: Run) -> str:
+    """What may come next, as calls in full wherever they are determined."""
+    if run.all_done and not run.unlocked:
+        return "Everything is done. Say so to the person, briefly."
+    calls = " or ".join(map(_call_line, next_calls(run)))
     if run.phase is Phase.REPLANNING:
-        return f"a step failed ({run.setback}). Call set_plan with a reason, or tell the person what they can decide."
-    if run.all_done:
-        return "everything is done. Say so to the person, briefly."
-    calls = [
-        f"{call['tool']} {as_json(call['arguments']) if 'arguments' in call else ''}" for call in next_calls(run)
-    ]
-    return " or ".join(calls).strip()
+        return f"A step failed ({run.setback}). Tell the person what they can decide, or call with a reason: {calls}"
+    return f"Call now: {calls}"
+
+
+def _call_line(call: Mapping[str, Any]) -> str:
+    arguments = as_json(call["arguments"]) if "arguments" in call else "with trip, room_rule and steps"
+    others = f" (or hotel_id {', '.join(call['or_hotel_id'])})" if "or_hotel_id" in call else ""
+    return f"{call['tool']} {arguments}{others}"

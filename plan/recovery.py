@@ -205,7 +205,8 @@ def _plans_refused(run: Run) -> End | None:
 
 def _plan_done(run: Run) -> End | None:
     """After the last step the model is asked once more; whatever it says then, the plan is done."""
-    return _end_of_plan(run) if run.all_done and run.idle_turns and not run.refused_plans else None
+    mends_a_plan = run.refused_plans and not run.receipt
+    return _end_of_plan(run) if run.all_done and run.idle_turns and not mends_a_plan else None
 
 
 def _end_of_plan(run: Run) -> End:

@@ -126,7 +126,9 @@ def _read_message(
         notes.append(f"{len(raw_calls)} calls in one reply; none but the first {KEPT_OF_TOO_MANY - 1} is looked at")
         calls[-1] = replace(calls[-1], arguments={}, fault=notes[-1])
     known = {"role", "content", "tool_calls", "function_call", "refusal", "audio", "annotations"}
-    extra = {k: v for k, v in message.items() if (k not in known and v is not None) or (k == "content" and v == "")}
+    extra = {
+        k: v for k, v in message.items() if (k not in known and v is not None) or (k == "content" and v == text == "")
+    }
     return Turn(text, _with_own_ids(calls, expected), usage, extra, "; ".join(filter(None, notes)) or None)
 
 

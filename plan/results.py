@@ -161,7 +161,7 @@ def fingerprints(tools: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _payload(answer: RemoteAnswer) -> Mapping[str, Any] | Failure:
     """The object that the answer holds: structured content first, else the text read as JSON."""
     value = answer.structured
-    characters = sum(map(len, answer.texts)) if value is None else len(json.dumps(value))
+    characters = sum(map(len, answer.texts)) if value is None else len(json.dumps(value, ensure_ascii=False))
     if characters > MAX_ANSWER_CHARACTERS:
         return Failure("bad_response", f"the answer is {characters} characters long")
     if not isinstance(value, Mapping):

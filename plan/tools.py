@@ -106,7 +106,7 @@ SET_PLAN_TEXT = """\
 State the trip, the room rule and the steps. Call it first, before any other tool. Later only when the plan can't go
 on or the person changed the trip; then give a reason. Not for ticking steps off: that happens by itself. A refused
 plan comes back with every fault named. Example: {"trip": {"city": "西安", "check_in": "2026-09-15", "nights": 2},
-"room_rule": {"default": "standard", "when": [{"condition": "rain", "room_type": "suite"}]},
+"room_rule": {"when": [{"condition": "rain", "room_type": "suite"}], "default": "standard"},
 "steps": ["search_location", "get_weather", "search_hotels", "book_hotel"]}"""
 
 SEARCH_HOTELS_TEXT = """\

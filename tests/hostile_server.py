@@ -147,10 +147,11 @@ def lists(tools: Callable[[Hostile], list[Message]]) -> Mapping[str, Handler]:
 
 
 def changing(tools: Callable[[list[Message]], list[Message]]) -> Mapping[str, Handler]:
-    """Announces in its first call that the tools have changed, and then lists them changed."""
+    """Announces in its first call that the tools have changed, as the newer era does to those who listen only."""
 
     def announced(server: Hostile, message: Message) -> list[Part]:
-        return [*([server.changed()] * 5 if server.calls == 1 else []), *call(server, message)]
+        is_told = server.calls == 1 and (server.subscription or not server.modern)
+        return [*([server.changed()] * 5 if is_told else []), *call(server, message)]
 
     return {"tools/call": announced, **lists(lambda server: tools(TOOLS) if server.calls else TOOLS)}
 
@@ -292,6 +293,10 @@ BEHAVIOURS: Mapping[str, Mapping[str, Handler]] = {
     "removes a tool": changing(lambda tools: tools[1:]),
     "adds a stranger": changing(lambda tools: [*tools, tool("get_alerts", x="string")]),
     "announces for nothing": changing(lambda tools: [*reversed(tools)]),
+    "announces and is silent": {
+        **changing(lambda tools: tools),
+        "tools/list": lambda server, m: [] if server.calls else [result(m, tools=TOOLS)],
+    },
     "announces and hides": {
         **changing(lambda tools: tools),
         "tools/list": lambda server, m: [error(m, -32603, "no")] if server.calls else [result(m, tools=TOOLS)],

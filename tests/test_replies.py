@@ -436,6 +436,12 @@ def test_tool_calls_of_no_known_shape_are_none(odd: Any) -> None:
 # What is kept for the provider
 
 
+async def test_a_refusal_beside_an_empty_content_is_no_empty_message_in_the_history(stage: Stage) -> None:
+    played = await stage.run(at(2, say("", refusal="I can't help with that.")))
+    said = [m["content"] for m in played.endpoint.requests[2]["messages"] if m["role"] == "assistant"]
+    assert said == [None, "I can't help with that."]
+
+
 def test_a_providers_own_fields_are_kept_with_the_message_and_with_each_call() -> None:
     signed = tool_call("search_hotels", {}, "a") | {
         "extra_content": {"google": {"thought_signature": "S"}},

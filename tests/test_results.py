@@ -89,7 +89,7 @@ NOTHING_THERE = {
     "1 MB of text": (None, [Block("text", JSON_OF_XIAN + " " * 1_000_000)]),
     "1 MB in an unlisted field": (XIAN | {"blob": "x" * 1_000_000}, []),
     "100,000 fields": (XIAN | {f"f{n}": n for n in range(100_000)}, []),
-    "a letter under 10,000 accents": (XIAN | {"admin1": "a" + "\u0315\u0300" * 5_000}, []),
+    "a letter under 60,000 accents": (XIAN | {"admin1": "a" + "\u0315\u0300" * 30_000}, []),
 }
 
 

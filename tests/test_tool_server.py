@@ -93,6 +93,7 @@ async def test_what_only_looks_odd_is_a_booking_like_any_other(notebook: Noteboo
     offered = [t["function"] for t in played.requests[-1]["tools"]]
     assert [f["name"] for f in offered[-2:]] == ["search_location", "get_weather"]
     assert len(offered) == 5
+    assert {key for t in played.requests[-1]["tools"] for key in t} == {"type", "function"}
     assert not any("impostor" in f["description"] or "stranger" in f["description"] for f in offered[:3])
     assert "impostor" not in json.dumps(offered)
 
@@ -271,6 +272,14 @@ async def test_an_announcement_that_changes_none_of_ours_changes_nothing(
     notebook: Notebook, behaviour: str, era: str
 ) -> None:
     assert (await play(notebook, server(behaviour, era))).outcome == ("booked", None)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_no_answer_is_used_while_an_announced_change_is_unknown(era: str) -> None:
+    async with running(server("announces and is silent", era)) as hostile:
+        answer = await search(hostile, LIMIT_SECONDS)
+    assert isinstance(answer, Failure)
+    assert answer.code == "timeout"
 
 
 @pytest.mark.parametrize(("first", "later"), [("honest", "reworded"), ("wordy", "wordy, reworded")])
