@@ -21,23 +21,25 @@ import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from memory.context import history, request_messages, requests_sent
-from memory.journal import Journal, Listener
+from memory.context import request
+from memory.journal import Journal
+from memory.shelf import Shelf
 from memory.store import Notebook, NotebookError
-from plan import options, prompts, recovery, rehearsal, results, view
-from plan.dialect import Dialect, otherwise, request_body, tools_characters
+from plan import options, prompts, recovery, results, view
+from plan.dialect import Dialect, otherwise
 from plan.guards import Verdict, batches, check, misplaced
-from plan.machine import Run, replay
+from plan.machine import Run
 from plan.model import Call, Event, Failure, Offer, Phase, Turn
-from plan.options import Mode, Settings, UsageError
+from plan.options import Manner, Mode, Settings, UsageError
 from plan.recovery import End
-from plan.replies import Answer, Expected, Remedy, Trouble, read_answer, turn_event
+from plan.rehearsal import RehearsalEndpoint
+from plan.replies import Answer, Endpoint, Expected, Remedy, Trouble, read_answer, turn_event
 from plan.results import Accepted, RemoteAnswer
 from plan.text import as_json, clean_line
 from plan.tools import local_tools
@@ -46,23 +48,10 @@ if TYPE_CHECKING:
     import httpx2
     from mcp import Client
 
+__all__ = ["ChatEndpoint", "Endpoint", "Manner", "RehearsalEndpoint", "ToolServer", "TripAgent", "main", "opened"]
+
 HERE = Path(__file__).resolve().parent
 DEFAULT_GOAL = "西安 {date}住两晚。先查当天天气，下雨订 suite，否则订 standard。"
-
-
-@dataclass(frozen=True)
-class Manner:
-    """How runs are carried out, and who is told and asked meanwhile."""
-
-    settings: Settings = Settings()  # noqa: RUF009 - a frozen value
-    today: Callable[[], date] = date.today
-    listeners: Sequence[Listener] = ()
-    ask_person: Callable[[str], Awaitable[str | None]] | None = None
-    """Puts a question to the person; their words, or None at the end of input. Without it nobody can be asked."""
-    approved_beforehand: bool = False
-    """The person has said yes to what the plan determines, at the price then offered."""
-    command: str = "python agent.py"
-    """What the person types to go on, as the reply tells them."""
 
 
 # The loop
@@ -433,17 +422,6 @@ def http_client(token: str | None, **options: Any) -> httpx2.AsyncClient:
 # The model endpoint
 
 
-class Endpoint(Protocol):
-    """Whatever answers a chat-completions request."""
-
-    provider: str
-    """Who answers: a provider's own fields in a reply go back to that provider only."""
-    model: str
-
-    async def post(self, body: Mapping[str, Any]) -> Answer:
-        """Sends one request, without retries; what goes wrong is an answer too."""
-
-
 class Model:
     """A chat model behind an endpoint, and what was learned of how that endpoint wants to be spoken to."""
 
@@ -453,7 +431,7 @@ class Model:
 
     async def turn(self, course: Course) -> Turn | Trouble:
         """One request, and its answer read at the one door for replies."""
-        run, body, is_prompted = course.run, self._body(course, self.dialect), self.dialect.prompted
+        run, body, is_prompted = course.run, self.body(course, self.dialect), self.dialect.prompted
         limit_seconds = max(0.1, min(course.settings.model_timeout_seconds, course.seconds_left))
         try:
             async with asyncio.timeout(limit_seconds):
@@ -463,22 +441,19 @@ class Model:
         known = frozenset(course.schemas)
         return read_answer(answer, Expected(known, run.call_ids, run.turn + 1, len(as_json(body)), is_prompted))
 
+    def body(self, course: Course, dialect: Dialect) -> dict[str, Any]:
+        """What a dialect makes of the next request."""
+        return request(course.journal, course.manner.today(), self.endpoint, dialect, course.agent.tools)
+
     def adapt(self, trouble: Trouble, course: Course, spoken: Dialect) -> str | None:
         """Heeds an objection to what was said in a dialect: how, in words; None if it can't be said otherwise."""
         if spoken is not self.dialect:
             return "another run has found out how to say it"
-        found = otherwise(spoken, trouble.objections, partial(self._body, course))
+        found = otherwise(spoken, trouble.objections, partial(self.body, course))
         if found is None:
             return None
         self.dialect, told = found
         return told
-
-    def _body(self, course: Course, dialect: Dialect) -> dict[str, Any]:
-        tools, model = course.agent.tools, self.endpoint.model
-        block = prompts.state_block(course.run, course.manner.today())
-        reserved = tools_characters(dialect, tools)
-        messages = request_messages(course.journal.events, block, self.provider, reserved, dialect.limit_characters)
-        return request_body(dialect, model, messages, tools)
 
 
 class ChatEndpoint:
@@ -516,16 +491,6 @@ class ChatEndpoint:
     async def aclose(self) -> None:
         """Hangs up. Whoever opened the endpoint does this; the end of the process does it too."""
         await self._client.close()
-
-
-class RehearsalEndpoint:
-    """The built-in model behind the same door: the same request, an answer in the same format."""
-
-    provider = model = "rehearsal"
-
-    async def post(self, body: Mapping[str, Any]) -> Answer:
-        """Answers at once, by rule."""
-        return Answer(200, rehearsal.complete(body))
 
 
 # The command line
@@ -636,23 +601,15 @@ def stop_on_signals() -> None:
 def show(chosen: Namespace, settings: Settings) -> int:
     """Lists the saved runs, or shows one. Nothing is written but the page that --html asks for."""
     with Notebook.open(database(settings), create=False) as notebook:
-        if chosen.runs:
-            runs = notebook.runs()
-            table = view.runs_table([(r.run_id, r.at, r.outcome or "", r.goal) for r in runs])
-            tell(as_json({"runs": [asdict(r) for r in runs]}) if chosen.json else "\n".join(table), sys.stdout)
-            return 0
-        run_id = notebook.find(chosen.show)
-        events = notebook.events(run_id)
-    run = replay(run_id, events)
-    if chosen.html:
-        from plan.page import page
-
+        shelf = Shelf(notebook)
+        text = shelf.runs(as_data=chosen.json) if chosen.runs else shelf.run(chosen.show, as_data=chosen.json)
+        page = shelf.page(chosen.show) if chosen.html else None
+    if page:
         try:
-            chosen.html.write_text(page(run, events, requests_sent(run_id, events)), encoding="utf-8")
+            chosen.html.write_text(page, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--html {chosen.html} can't be written: {error.strerror}") from error
-    told = str(chosen.html) if chosen.html else view.story(run, events)
-    tell(as_json(view.record(run, events, history(events))) if chosen.json else told, sys.stdout)
+    tell(str(chosen.html) if page and not chosen.json else text, sys.stdout)
     return 0
 
 

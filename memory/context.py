@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from plan.dialect import LIMIT_CHARACTERS, STANDARD_FIELDS
+from memory.journal import Journal
+from plan.dialect import LIMIT_CHARACTERS, STANDARD_FIELDS, Dialect, request_body, tools_characters
 from plan.machine import Run, apply
 from plan.model import Event, Failure
 from plan.prompts import state_block
 from plan.recovery import INTERRUPTED
-from plan.replies import own_id
+from plan.replies import Endpoint, own_id
 from plan.text import as_json, fitting
 
 GOAL_SHARE, GROUP_SHARE = 8, 3
@@ -60,6 +61,15 @@ def request_messages(
     start = _first_kept([_size(group) for group in groups], room)
     kept = [message for group in groups[start:] for message in group]
     return [*head, *([note] if start else []), *kept, state]
+
+
+def request(
+    journal: Journal, today: date, endpoint: Endpoint, dialect: Dialect, tools: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The body of the next request of a run, as the endpoint wants to be spoken to."""
+    block, reserved = state_block(journal.run, today), tools_characters(dialect, tools)
+    messages = request_messages(journal.events, block, endpoint.provider, reserved, dialect.limit_characters)
+    return request_body(dialect, endpoint.model, messages, tools)
 
 
 def requests_sent(run_id: str, events: Sequence[Event]) -> dict[int, list[Message]]:

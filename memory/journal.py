@@ -5,7 +5,7 @@ Database, state and listeners all follow from `record`. Knows nothing of what sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -14,13 +14,10 @@ from memory import ledger
 from memory.store import Notebook
 from plan.guards import Verdict
 from plan.hotels import city_named, offer_for, search_result
-from plan.machine import Run, apply, replay
+from plan.machine import Listener, apply, replay
 from plan.model import Call, Event, Failure, Offer, Receipt, RoomType
 from plan.recovery import answer_event
 from plan.results import Accepted
-
-Listener = Callable[[Run, Event], None]
-"""Is told of each event once it is saved, with the run as it then is."""
 
 
 class Journal:

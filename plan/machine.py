@@ -201,6 +201,10 @@ class Run:
         return bool(self.plan and not self.plan.open_steps and not self.plan.failed_step)
 
 
+Listener = Callable[[Run, Event], None]
+"""Is told of each event once it is saved, with the run as it then is."""
+
+
 def signature(tool: str, arguments: Mapping[str, Any]) -> str:
     """Comparable form of a call: the order of keys doesn't matter."""
     return f"{tool} {json.dumps(arguments, sort_keys=True, ensure_ascii=False, default=str)}"

@@ -6,7 +6,7 @@ Reads neither the environment nor files: `agent.py` hands in what stands there. 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plan.goal import date_in_words, read_date
+from plan.machine import Listener
 from plan.recovery import Budget
 
 REHEARSAL_TODAY = date(2026, 9, 10)
@@ -77,6 +78,21 @@ class Settings(BaseModel):
     def budget(self) -> Budget:
         """What one process may use for a run."""
         return Budget(self.max_turns, self.token_budget, self.deadline_seconds)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How runs are carried out, and who is told and asked meanwhile."""
+
+    settings: Settings = Settings()  # noqa: RUF009 - a frozen value
+    today: Callable[[], date] = date.today
+    listeners: Sequence[Listener] = ()
+    ask_person: Callable[[str], Awaitable[str | None]] | None = None
+    """Puts a question to the person; their words, or None at the end of input. Without it nobody can be asked."""
+    approved_beforehand: bool = False
+    """The person has said yes to what the plan determines, at the price then offered."""
+    command: str = "python agent.py"
+    """What the person types to go on, as the reply tells them."""
 
 
 def fault_of(error: ValidationError) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from plan.dialect import objections_in
 from plan.model import Call, Event, Turn, Usage
@@ -63,6 +63,17 @@ class Answer:
     status: int
     body: Any
     retry_after: str | None = None
+
+
+class Endpoint(Protocol):
+    """Whatever answers a chat-completions request."""
+
+    provider: str
+    """Who answers: a provider's own fields in a reply go back to that provider only."""
+    model: str
+
+    async def post(self, body: Mapping[str, Any]) -> Answer:
+        """Sends one request, without retries; what goes wrong is an answer too."""
 
 
 @dataclass(frozen=True)

@@ -161,13 +161,10 @@ WHIMS: Sequence[Callable[[Message, Chance], Any]] = (
 
 def next_of_state(body: Mapping[str, Any]) -> Message:
     """The reply of a model that makes the first call which the state at the end of the request names."""
-    asked = body["messages"][-1]["content"].rpartition("Next: ")[2]
-    tool, _, rest = asked.partition(" ")
-    try:
-        arguments = json.JSONDecoder().raw_decode(rest)[0]
-    except ValueError:
+    asked = re.search(r"(?:Call now|call with a reason): (\w+) (\{.*)", body["messages"][-1]["content"])
+    if asked is None:
         return say("That is all I can do.")
-    arguments |= {"hotel_id": arguments["hotel_id"].partition(" ")[0]} if "hotel_id" in arguments else {}
+    tool, arguments = asked[1], json.JSONDecoder().raw_decode(asked[2])[0]
     return (
         act(tool_call(tool, arguments)) if "tools" in body else say(as_json({"tool": tool, "arguments": arguments}))
     )

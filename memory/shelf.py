@@ -1,0 +1,44 @@
+"""The saved runs as a reader wants them: listed, told, as data, as a page. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from memory.context import history, requests_sent
+from memory.store import Notebook
+from plan import view
+from plan.machine import replay
+from plan.text import as_json
+
+
+class Shelf:
+    """What can be shown of a notebook. A run is named by its id, the beginning of it, or `last`.
+
+    Raises, in each method:
+        NotebookError: there is no such run, or it can't be read.
+    """
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
+
+    def runs(self, *, as_data: bool) -> str:
+        """All runs, the newest first."""
+        rows = self.notebook.runs()
+        if as_data:
+            return as_json({"runs": [asdict(row) for row in rows]})
+        return "\n".join(view.runs_table([(r.run_id, r.at, r.outcome or "", r.goal) for r in rows]))
+
+    def run(self, name: str, *, as_data: bool) -> str:
+        """One run: its story, or its whole record."""
+        run_id = self.notebook.find(name)
+        events = self.notebook.events(run_id)
+        run = replay(run_id, events)
+        return as_json(view.record(run, events, history(events))) if as_data else view.story(run, events)
+
+    def page(self, name: str) -> str:
+        """One run as an HTML page."""
+        from plan.page import page  # the template engine is needed for nothing else
+
+        run_id = self.notebook.find(name)
+        events = self.notebook.events(run_id)
+        return page(replay(run_id, events), events, requests_sent(run_id, events))
