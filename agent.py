@@ -47,6 +47,7 @@ from plan.tools import local_tools
 if TYPE_CHECKING:
     import httpx2
     from mcp import Client
+    from rich.live import Live
 
 __all__ = ["ChatEndpoint", "Endpoint", "Manner", "RehearsalEndpoint", "ToolServer", "TripAgent", "main", "opened"]
 
@@ -565,14 +566,18 @@ async def travel(chosen: Namespace, settings: Settings) -> int:
 async def converse(agent: TripAgent, run_id: str | None, text: str, manner: Manner, screen: Screen) -> Run:
     """Starts or resumes a run, and goes on with it for as long as it needs the person and they answer."""
     ticking = asyncio.create_task(screen.tick())
-    if run_id:
-        run = await agent.resume(run_id, text, manner, yes=manner.approved_beforehand)
-    else:
-        run = await agent.start(text, manner)
-    while answer := await screen.answer(run):
-        run = await agent.resume(run.run_id, answer, manner)
-    ticking.cancel()
-    return run
+    screen.start()
+    try:
+        if run_id:
+            run = await agent.resume(run_id, text, manner, yes=manner.approved_beforehand)
+        else:
+            run = await agent.start(text, manner)
+        while answer := await screen.answer(run):
+            run = await agent.resume(run.run_id, answer, manner)
+        return run
+    finally:
+        screen.stop()
+        ticking.cancel()
 
 
 def endpoint(mode: Mode, settings: Settings) -> Endpoint:
@@ -614,28 +619,64 @@ def show(chosen: Namespace, settings: Settings) -> int:
 
 
 class Screen:
-    """What the person sees meanwhile, on stderr: each event as lines, and a sign of life when nothing happens."""
+    """What the person sees meanwhile, on stderr: each event as lines, and what is being waited for.
+
+    On a terminal the plan stays below them as a checklist with a clock; elsewhere silence gets a line now and then.
+    """
 
     def __init__(self) -> None:
         self.run: Run | None = None
         self.can_ask = bool(sys.stdin and sys.stdin.isatty())
         self._last_shown = time.monotonic()
+        self._live: Live | None = None
+
+    def _checklist(self) -> Live:
+        from rich.console import Console, Group
+        from rich.live import Live
+        from rich.table import Table
+        from rich.text import Text
+
+        def picture() -> Group:
+            table = Table.grid(padding=(0, 1))
+            for row in view.checklist(self.run) if self.run else ():
+                table.add_row(*map(Text, row))
+            waited = (
+                f"… {view.waiting_for(self.run)} ({time.monotonic() - self._last_shown:.0f} s)" if self.run else ""
+            )
+            return Group(table, Text(waited, style="dim"))
+
+        return Live(
+            get_renderable=picture, console=Console(stderr=True, markup=False, highlight=False), transient=True
+        )
+
+    def start(self) -> None:
+        """Begins to draw the checklist, on a terminal."""
+        if sys.stderr.isatty():
+            self._live = self._checklist()  # anew each time: an old one would draw over what was printed since
+            self._live.start()
+
+    def stop(self) -> None:
+        """Takes it away again: nothing is drawn while the person types or once it is over."""
+        if self._live:
+            self._live.stop()
+            self._live = None
 
     def show(self, run: Run, event: Event) -> None:
         """Prints what an event means to its reader."""
         self.run, self._last_shown = run, time.monotonic()
         for line in view.event_lines(run, event):
-            tell(line, sys.stderr)
+            self._live.console.print(line) if self._live else tell(line, sys.stderr)
 
     async def tick(self) -> None:
         """Prints what is being waited for, whenever nothing was printed for a while."""
         while True:
             await asyncio.sleep(SIGN_OF_LIFE_SECONDS)
-            if self.run and time.monotonic() - self._last_shown >= SIGN_OF_LIFE_SECONDS:
+            if self.run and not self._live and time.monotonic() - self._last_shown >= SIGN_OF_LIFE_SECONDS:
                 tell(f"… {view.waiting_for(self.run)}", sys.stderr)
 
     async def ask(self, question: str) -> str | None:
         """Asks at the terminal; None at the end of input, after which nothing more is asked."""
+        self.stop()
         tell(question, sys.stderr, end=" ")
         self._last_shown = math.inf  # no sign of life into the middle of what they type
         readable, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -646,6 +687,7 @@ class Screen:
             loop.remove_reader(sys.stdin.fileno())
         line = sys.stdin.buffer.readline()
         self.can_ask, self._last_shown = bool(line), time.monotonic()
+        self.start()
         return line.decode(errors="replace").strip() if line else None
 
     async def answer(self, run: Run) -> str | None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -141,7 +142,8 @@ def needs_of(tool: str, rule: RoomRule) -> tuple[str, ...]:
     return (*NEEDS.get(tool, ()), *(("get_weather",) if by_weather else ()))
 
 
-def local_schema(tool: str) -> dict[str, Any]:
+@cache
+def local_schema(tool: str) -> Mapping[str, Any]:
     """JSON schema of a local tool's arguments, flat: some endpoints can't follow references."""
     model, _ = LOCAL_TOOLS[tool]
     schema = model.model_json_schema()

@@ -11,14 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, cast
 
 import pytest
 
 from memory.context import history
 from memory.store import Notebook
-from plan import tools
 from plan.failures import FAILURES
 from plan.model import FINAL, Failure, Phase, StepStatus
 from plan.replies import Answer
@@ -331,12 +329,6 @@ def wrongly_run(played: Played) -> Iterator[str]:
             yield f"P2: {e.tool} started and never called for"
         if e.kind == "call_started" and e.call_id.startswith(CUT):
             yield f"{e.tool} of a reply that was cut off ran"
-
-
-@pytest.fixture(autouse=True)
-def _schemas_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the same in all runs, and making them anew for each request would take half of the time."""
-    monkeypatch.setattr(tools, "local_schema", cache(tools.local_schema))
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

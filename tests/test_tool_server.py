@@ -429,6 +429,7 @@ async def test_another_remote_tool_is_a_row_in_the_table_and_its_place_in_the_ne
     monkeypatch.setitem(tools.NEEDS, "get_tide", ("search_location",))
     for module in (tools, guards):  # the one thing that is computed from the table when it is imported
         monkeypatch.setattr(module, "PLANNABLE", (*tools.REMOTE_TOOLS, "search_hotels", "book_hotel"))
+    monkeypatch.setattr(tools, "local_schema", tools.local_schema.__wrapped__)
     hostile = Hostile("honest")
     hostile.behaviour = {
         "tools/list": lambda _, m: [reply(m, tools=[*TOOLS, tool("get_tide", date="string")])],
