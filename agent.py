@@ -156,7 +156,12 @@ class Course:
             return verdict.failure
         if verdict.recorded:
             return Accepted(verdict.recorded.data, ())
-        return await LOCAL_HANDLERS.get(call.tool, Course.call_remote)(self, call, verdict.arguments)
+        try:
+            return await LOCAL_HANDLERS.get(call.tool, Course.call_remote)(self, call, verdict.arguments)
+        except NotebookError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of our own: the run stops, with every call answered
+            return Failure("internal_error", f"{type(error).__name__}: {clean_line(str(error), 160)}")
 
     async def call_remote(self, call: Call, arguments: Mapping[str, Any]) -> Accepted | Failure:
         """Calls a tool of the server. Transient failures are tried again: these tools only read."""

@@ -424,3 +424,17 @@ async def test_many_resumed_refusals_leave_out_whole_groups_and_keep_the_plan(st
     stated = act(plan(reason="the person wants another try"))
     ended = await stage.resume(played, "再试一次", script=lambda body, n: stated if n == 1 else next_of_state(body))
     assert ended.outcome == ("booked", None)
+
+
+async def test_a_fault_of_our_own_stops_the_run_with_its_name_and_every_call_answered(stage: Stage) -> None:
+    def broken(tool: str, arguments: Any, n: int) -> Any:
+        if tool == "get_weather":
+            raise RuntimeError("a bug")
+        return sensible()(tool, arguments, n)
+
+    played = await stage.run(at(3, act(call("get_weather"), call("search_hotels"))), tools=ScriptedTools(broken))
+    assert played.outcome == ("stopped", "internal_error")
+    assert "RuntimeError: a bug" in played.failure("internal_error").message
+    assert not played.run.open_calls
+    again = await stage.resume(replace(played, tools=ScriptedTools()))
+    assert again.outcome == ("booked", None)
