@@ -24,6 +24,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -47,6 +48,7 @@ from plan.tools import local_tools
 if TYPE_CHECKING:
     import httpx2
     from mcp import Client
+    from openai import AsyncOpenAI
     from rich.live import Live
 
 __all__ = ["ChatEndpoint", "Endpoint", "Manner", "RehearsalEndpoint", "ToolServer", "TripAgent", "main", "opened"]
@@ -311,6 +313,7 @@ class ToolServer:
 
     async def open(self) -> None:
         """Starts or reaches the server and lists its tools. What goes wrong is kept in `failure`."""
+        import_module("mcp")  # at once, before anything else is loaded: the server's process boots meanwhile
         self._owner = asyncio.create_task(self._own(), name="mcp server")
         await self._ready.wait()
 
@@ -463,11 +466,9 @@ class Model:
 
 
 class ChatEndpoint:
-    """Any OpenAI-compatible endpoint, through the `openai` client."""
+    """Any OpenAI-compatible endpoint, through the `openai` client, which loads while the tool server boots."""
 
     def __init__(self, api_key: str, base_url: str, model: str) -> None:
-        from openai import AsyncOpenAI
-
         self.provider, self.model = f"{base_url} {model}", model
         if not (api_key.isascii() and api_key.isprintable()):
             raise UsageError("OPENAI_API_KEY: it holds characters that no HTTP header takes")
@@ -475,14 +476,21 @@ class ChatEndpoint:
             http = http_client(api_key)
         except (ImportError, ValueError) as error:
             raise UsageError(f"HTTPS_PROXY, ALL_PROXY or NO_PROXY: {clean_line(str(error), 160)}") from error
-        self._client = AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0, http_client=http)
+        self._client = asyncio.ensure_future(asyncio.to_thread(self._loaded, api_key, base_url, http))
+
+    @staticmethod
+    def _loaded(api_key: str, base_url: str, http: httpx2.AsyncClient) -> AsyncOpenAI:
+        from openai import AsyncOpenAI
+
+        return AsyncOpenAI(api_key=api_key, base_url=base_url, max_retries=0, http_client=http)
 
     async def post(self, body: Mapping[str, Any]) -> Answer:
         """Sends one request, without retries; what goes wrong is an answer too."""
+        client = await asyncio.shield(self._client)
         from openai import APIConnectionError, APIStatusError
 
         try:
-            ask = self._client.chat.completions.with_raw_response.create
+            ask = client.chat.completions.with_raw_response.create
             response = (await ask(model=self.model, messages=[], extra_body=dict(body))).http_response
         except APIStatusError as error:
             response = error.response
@@ -496,7 +504,7 @@ class ChatEndpoint:
 
     async def aclose(self) -> None:
         """Hangs up. Whoever opened the endpoint does this; the end of the process does it too."""
-        await self._client.close()
+        await (await self._client).close()
 
 
 # The command line

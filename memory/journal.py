@@ -14,7 +14,7 @@ from memory import ledger
 from memory.store import Notebook
 from plan.guards import Verdict
 from plan.hotels import city_named, offer_for, search_result
-from plan.machine import Listener, apply, replay
+from plan.machine import Listener, Run, apply, replay
 from plan.model import Call, Event, Failure, Offer, Receipt, RoomType
 from plan.recovery import answer_event
 from plan.results import Accepted
@@ -34,9 +34,9 @@ class Journal:
         Raises:
             NotebookError: it can't be saved; then it hasn't happened.
         """
-        stamped = self._stamped(event)
+        stamped, after = self._stamped(event)
         self.notebook.append(self.run.run_id, stamped)
-        self._take(stamped)
+        self._take(stamped, after)
 
     def offer(self, arguments: Mapping[str, Any], rooms: int) -> Offer | Failure:
         """What a booking would take and cost now, where that room is left for the whole stay."""
@@ -49,16 +49,16 @@ class Journal:
 
     def book(self, call: Call, arguments: Mapping[str, Any], offer: Offer, rooms: int) -> Accepted | Failure:
         """Books an offer; the booking and the event that answers its call are saved in one act (P7)."""
-        written: list[Event] = []
+        written: list[tuple[Event, Run]] = []
 
         def receipt_event(receipt: Receipt) -> Event:
             event = answer_event(self.run, call, Verdict(arguments), _accepted(receipt))
             written.append(self._stamped(event))
-            return written[0]
+            return written[0][0]
 
         booked = ledger.book(self.notebook, self.run.run_id, offer, rooms, receipt_event)
-        for event in written:
-            self._take(event)
+        for stamped, after in written:
+            self._take(stamped, after)
         return booked if isinstance(booked, Failure) else _accepted(booked)
 
     def hotels(self, rooms: int) -> Accepted | Failure:
@@ -70,15 +70,15 @@ class Journal:
         left = ledger.rooms_left(self.notebook, [h.hotel_id for h in city.hotels], trip.nights_of_stay, rooms)
         return Accepted(search_result(city, trip, left, self.run.language), ())
 
-    def _stamped(self, event: Event) -> Event:
-        """The event with its number and time, and the turn, phase and plan in which it leaves the run."""
+    def _stamped(self, event: Event) -> tuple[Event, Run]:
+        """The event with its number and time, and with the turn, phase and plan of the run after it; and that run."""
         event = replace(event, seq=self.run.seq + 1, at=datetime.now(UTC).isoformat(timespec="milliseconds"))
         after = apply(self.run, event)
         version = after.plan.version if after.plan else None
-        return replace(event, turn=after.turn, phase=after.phase, plan_version=version)
+        return replace(event, turn=after.turn, phase=after.phase, plan_version=version), after
 
-    def _take(self, stamped: Event) -> None:
-        self.run = apply(self.run, stamped)
+    def _take(self, stamped: Event, after: Run) -> None:
+        self.run = after
         self.events.append(stamped)
         for listener in self.listeners:
             listener(self.run, stamped)

@@ -7,7 +7,7 @@ Money is in minor units of its currency, temperature in °C, coordinates in degr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -324,4 +324,4 @@ class Event:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON form, without what is absent."""
-        return {k: v for k, v in asdict(self).items() if v is not None}
+        return {name: value for name, value in vars(self).items() if value is not None}

@@ -186,7 +186,10 @@ def loopback(answer: Callable[[str, dict[str, str], Mapping[str, str], bytes], R
 
         def log_message(self, *_args: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 256  # hundreds of runs may knock at once
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that was killed hangs up: no news
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()

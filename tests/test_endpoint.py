@@ -21,6 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
+import openai  # noqa: F401 - loaded beforehand: some deadlines here are shorter than its import
 import pytest
 
 from agent import ChatEndpoint, Manner
@@ -560,7 +561,7 @@ def test_a_proxy_that_needs_another_package_is_one_clear_line(proxies: pytest.Mo
 
 
 @pytest.mark.parametrize("value", ["localhost,[::1]", "fd07::/64", "::1"], ids=lambda v: f"40-{v}")
-def test_exceptions_for_ipv6_addresses_are_taken(proxies: pytest.MonkeyPatch, value: str) -> None:
+async def test_exceptions_for_ipv6_addresses_are_taken(proxies: pytest.MonkeyPatch, value: str) -> None:
     proxies.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     proxies.setenv("NO_PROXY", value)
     assert ChatEndpoint("k", "http://127.0.0.1:9/v1", "m").model == "m"
