@@ -9,11 +9,11 @@ from datetime import date
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from plan.guards import batches, check, determined, next_calls
-from plan.machine import Run, apply
+from plan.guards import MOST_REPEATS, batches, check, determined, next_calls
+from plan.machine import Run, apply, signature
 from plan.model import Call, Event, Phase, RoomType, StepStatus
 from plan.recovery import answer_event
 from plan.results import Accepted
@@ -282,6 +282,7 @@ def done(run: Run) -> set[str]:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.lists(calls, min_size=1, max_size=3), min_size=3, max_size=14))
+@example([[("set_plan", PLAN)], *[[("search_location", RIGHT["search_location"])]] * 4])
 def test_p1_to_p6_hold_whatever_is_called(replies: list[list[tuple[str, Any]]]) -> None:
     run = apply(Run("r"), Event("run_started", text=GOAL, details={"today": TODAY.isoformat()}))
     run = replace(run, said=())  # a person who named no day, so that plans may choose one
@@ -300,6 +301,8 @@ def test_p1_to_p6_hold_whatever_is_called(replies: list[list[tuple[str, Any]]]) 
                 run = apply(run, answer_event(run, one, verdict, verdict.failure))
                 continue
             holds(run, one.tool, verdict.arguments)
+            made_before = run.repeats.get(signature(one.tool, verdict.arguments), 0)
+            assert one.tool == "set_plan" or made_before < MOST_REPEATS, "the same call a third time"
             before = done(run)
             run = apply(run, Event("call_started", call_id=one.id, tool=one.tool, arguments=verdict.arguments))
             assert done(run) == before, "P3"
