@@ -67,7 +67,7 @@ class Situation:
 
 def check(run: Run, call: Call, schemas: Mapping[str, Mapping[str, Any]], today: date) -> Verdict:
     """The verdict on a call. The guards are asked in the order of CHECKS; the first that objects decides."""
-    arguments = fit(call.arguments, schemas.get(call.tool, {}))
+    arguments = _normalised(run, call.tool, fit(call.arguments, schemas.get(call.tool, {})))
     if same := _same_failure(run, call.tool, arguments):
         return Verdict(
             arguments, Failure(same.code or "", same.message or "", same.details or {}), same_as=same.call_id
@@ -313,6 +313,12 @@ def _same_failure(run: Run, tool: str, arguments: Mapping[str, Any]) -> Event | 
     mine = signature(tool, arguments)
     same = (e for e in run.turn_failures if signature(e.tool or "", e.arguments or {}) == mine)
     return next(same, None)
+
+
+def _normalised(run: Run, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments with what is only spelt otherwise spelt as it is determined: one call has one form."""
+    known = determined(run, tool).items()
+    return {**arguments, **{name: value for name, value in known if _equal(name, arguments.get(name), value)}}
 
 
 def _is_done(s: Situation) -> bool:
