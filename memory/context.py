@@ -15,7 +15,7 @@ from memory.journal import Journal
 from plan.dialect import LIMIT_CHARACTERS, STANDARD_FIELDS, Dialect, request_body, tools_characters
 from plan.machine import Run, apply
 from plan.model import Event, Failure
-from plan.prompts import state_block
+from plan.prompts import LEFT_OUT, state_block
 from plan.recovery import INTERRUPTED
 from plan.replies import Endpoint, own_id
 from plan.text import as_json, fitting
@@ -31,8 +31,6 @@ LEAST_CHARACTERS, LEAST_GROUP_CHARACTERS = 60, 600
 """No text, and no reply with its answers, is cut to less."""
 
 SHORTENED = "left out here; what it found stands in the state at the end"
-
-LEFT_OUT = "[agent] Earlier calls are left out here. Whatever they found stands in the state at the end."
 
 Message = dict[str, Any]
 

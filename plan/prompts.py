@@ -32,6 +32,9 @@ You plan a trip and book one hotel room, by calling tools. The code checks every
 
 The last message of each request begins with [agent]: the day, the plan, the facts known and what may come next."""
 
+LEFT_OUT = "[agent] Earlier calls are left out here. Whatever they found stands in the state at the end."
+"""What stands in a request for calls that it has no room for."""
+
 MAX_BLOCK_CHARACTERS = 3_600
 MAX_GOAL_CHARACTERS = 800
 

@@ -22,6 +22,7 @@ from plan.guards import bookable, determined, next_calls
 from plan.hotels import city_named
 from plan.machine import Run, apply
 from plan.model import Call, Event, Evidence, Phase, StepStatus
+from plan.prompts import LEFT_OUT
 from plan.recovery import branch_of
 from plan.replies import CHARACTERS_PER_TOKEN, Answer
 from plan.text import as_json, shortened
@@ -66,8 +67,6 @@ WORDS: Mapping[str, tuple[str, str]] = {
 """Its words in Chinese and English, steps' purposes among them. What the traveller is told, `view` renders."""
 
 LOST = "我读不懂这段对话，无法继续；请重新开始。 / I can't make sense of this conversation; please begin a new run."
-
-LEFT_OUT = "[agent] Earlier calls are left out here. Whatever they found stands in the state at the end."
 
 REFUSALS = {c for c, b in FAILURES.items() if b is Branch.RETRY_BY_MODEL} - SETTLED_BY_PERSON - {"interrupted"}
 """Codes that say the call was wrong, not the world."""

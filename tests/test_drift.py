@@ -186,7 +186,7 @@ async def test_a_budget_ends_the_run_with_what_the_records_hold(
     assert len(played.endpoint.requests) == requests
     assert played.run.reply
     assert played.run.run_id in played.run.reply
-    assert ("21" in played.run.reply) == (requests == 3)  # the high of the day, once it is known
+    assert ("21 °C" in played.run.reply) == (requests == 3)  # the high of the day, once it is known
 
 
 async def test_tokens_that_nobody_counts_are_estimated_against_the_budget(stage: Stage) -> None:

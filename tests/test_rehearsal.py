@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from memory.context import LEFT_OUT, request_messages
+from memory.context import request_messages
 from plan import hotels, prompts, rehearsal
 from plan.dialect import Dialect, request_body
 from plan.guards import check
 from plan.machine import Run, apply
 from plan.model import Call, Event, Failure, Phase, Receipt, RoomType, Turn
+from plan.prompts import LEFT_OUT
 from plan.recovery import Budget, End, answer_event, ending, resumption
 from plan.replies import Answer, Expected, read_answer, turn_event
 from plan.results import Accepted
