@@ -203,7 +203,7 @@ def _acceptable_plan(s: Situation) -> Failure | None:
         return None
     plan = s.run.plan
     if plan and s.run.phase is Phase.EXECUTING and plan.open_steps and not s.run.unlocked:
-        return Failure("plan_stands", "the plan can go on; carry it out before you replace it")
+        return Failure("plan_stands", "the plan stands: make its next call, don't plan again")
     found = plan_faults(s.run, _plan_arguments(s.arguments), s.today)
     return Failure("bad_plan", "; ".join(found), {"faults": found}) if found else None
 

@@ -163,7 +163,7 @@ async def test_goal_day_open_steps_and_the_next_call_are_restated_at_the_end_of_
     played = await stage.run()
     states = [body["messages"][-1]["content"] for body in played.endpoint.requests]
     assert all("Today is 2026-09-10, Thursday" in state and GOAL in state for state in states)
-    assert all("Call now: " in state or "Everything is done." in state for state in states)
+    assert all("Next: call " in state or "Everything is done." in state for state in states)
     assert "search_location done, get_weather done, search_hotels pending" in states[3]
     assert sum("[agent] State" in m["content"] for m in played.endpoint.requests[-1]["messages"] if m["content"]) == 1
 

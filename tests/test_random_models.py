@@ -159,7 +159,7 @@ WHIMS: Sequence[Callable[[Message, Chance], Any]] = (
 
 def next_of_state(body: Mapping[str, Any]) -> Message:
     """The reply of a model that makes the first call which the state at the end of the request names."""
-    asked = re.search(r"(?:Call now|call with a reason): (\w+) (\{.*)", body["messages"][-1]["content"])
+    asked = re.search(r"(?:Next:|reason,) call (\w+) with (\{.*)", body["messages"][-1]["content"])
     if asked is None:
         return say("That is all I can do.")
     tool, arguments = asked[1], json.JSONDecoder().raw_decode(asked[2])[0]
