@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import lru_cache
 from itertools import dropwhile
 from typing import Any, Generic, TypeVar
 
@@ -476,6 +477,7 @@ def _city(text: str, tokens: Sequence[Token]) -> Said[str] | None:
     return Said(whole[0], whole[0]) if len(whole) == 1 else None
 
 
+@lru_cache(maxsize=64)
 def read_goal(text: str, today: date) -> Reading:
     """Everything that can be read in a goal, or in a later message of the person."""
     text = _tidy(text)

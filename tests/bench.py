@@ -1,8 +1,8 @@
 """What the guards, the database and the filter cost: this agent beside a bare loop that does the same job.
 
-`python -m tests.bench` measures both in one run, in turn, and prints medians and ratios, or JSON with `--json`.
-The bare loop is honest: same endpoint, same tool server, same tools, but it believes every call. No timing decides a
-test.
+`python tests/bench.py` measures both in one run, in turn, and prints medians, their spread and ratios, or JSON with
+`--json`. The bare loop is honest: same endpoint, same tool server, same tools, but it believes every call. No timing
+decides a test. The size of requests is counted, not measured: it is the same on every machine.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Self
 
@@ -166,6 +167,9 @@ async def with_ours(job: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]
 
 KINDS = {"ours": with_ours, "bare": with_bare}
 
+Samples = list[dict[str, float]]
+"""One row per round: what was measured in it."""
+
 
 async def one_after_another(booking: Callable[[], Awaitable[Any]], bookings: int) -> float:
     """Client CPU seconds per booking, after a warm-up."""
@@ -202,6 +206,81 @@ def work(kind: str, mode: str, bookings: int) -> None:
     print(json.dumps(asyncio.run(KINDS[kind](job))))
 
 
+# The size of requests, as a scripted endpoint in this process receives them.
+
+
+def beginning(body: Mapping[str, Any]) -> str:
+    """What of a request a provider's prompt cache can know from the one before: all but the state at its end."""
+    return json.dumps([body["tools"], *body["messages"][:-1]], ensure_ascii=False).removesuffix("]")
+
+
+def kept_shares(requests: Sequence[Mapping[str, Any]]) -> list[float]:
+    """How much of each request is how the next one begins, its state apart."""
+    texts = [beginning(body) for body in requests]
+    return [_common(one, following) / len(one) for one, following in pairwise(texts)]
+
+
+def _common(one: str, other: str) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def weighed(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The figures of a run's requests, in characters and shares."""
+    texts, kept = [beginning(body) for body in requests], kept_shares(requests)
+    sizes = [len(json.dumps(body, ensure_ascii=False)) for body in requests]
+    known = sum(share * len(text) for share, text in zip(kept, texts, strict=False))
+    return {
+        "model calls": len(requests),
+        "characters": sum(sizes),
+        "longest request": max(sizes),
+        "least share kept": min(kept, default=1.0),
+        "cacheable share": known / sum(sizes),
+    }
+
+
+async def played(goal: str, script: Any, *messages: str, pace: str = "step") -> list[Mapping[str, Any]]:
+    """The requests of a run with the real tool server over sample weather, and of its resumes with these messages."""
+    from datetime import date
+
+    import agent
+    from memory.store import Notebook
+    from plan.options import Settings
+    from tests.stand_ins import ScriptedEndpoint
+
+    model = ScriptedEndpoint(script)
+    settings = Settings.model_validate({"TRIP_PACE": pace, "TRIP_TOKEN_BUDGET": 1_000_000})
+    manner = agent.Manner(settings, lambda: date.fromisoformat(TODAY), approved_beforehand=True)
+    server = [sys.executable, str(ROOT / "mcp_server.py"), "--replay", str(ROOT / "tests/samples/open_meteo")]
+    with tempfile.TemporaryDirectory() as home, Notebook.open(Path(home) / "trips.db") as notebook:
+        async with agent.opened(model, agent.ToolServer(server, {"TRIP_TODAY": TODAY}), notebook) as ours:
+            run = await ours.start(goal, manner)
+            for message in messages:
+                run = await ours.resume(run.run_id, message, manner)
+    return model.requests
+
+
+def always_wrong(body: Mapping[str, Any], n: int) -> dict[str, Any] | None:
+    """A model that plans and then asks for the weather of one wrong place after the other."""
+    from tests.stand_ins import act, tool_call
+
+    calls = ({"latitude": n, "longitude": k, "date": "2026-09-15"} for k in range(6))
+    planned = any(m.get("tool_calls") for m in body["messages"])
+    return act(*(tool_call("get_weather", arguments) for arguments in calls)) if planned else None
+
+
+def sizes() -> dict[str, dict[str, float]]:
+    """What requests weigh: a booking in either pace, a trip that is replanned and resumed, a model that only errs."""
+    from tests.stand_ins import obedient
+
+    runs = {
+        "a booking": played(GOAL, obedient),
+        "a booking, --fast": played(GOAL, obedient, pace="fast"),
+        "1 October, then 15 September": played(GOAL.replace("9 月 15", "10 月 1"), obedient, "那就 9 月 15 日"),
+        "only errors, resumed 4 times": played(GOAL, always_wrong, *["再试一次"] * 4),
+    }
+    return {name: weighed(asyncio.run(run)) for name, run in runs.items()}
+
+
 # The measurements.
 
 
@@ -229,14 +308,12 @@ class Bench:
         """Wall seconds of a process, and what it printed."""
         with tempfile.TemporaryDirectory() as home:
             began = time.perf_counter()
+            full = {**env, "TRIP_DB": f"{home}/trips.db"}
             done = subprocess.run(
-                [sys.executable, *command],
-                cwd=ROOT,
-                env={**env, "TRIP_DB": f"{home}/trips.db"},
-                capture_output=True,
-                text=True,
-                check=True,
+                [sys.executable, *command], cwd=ROOT, env=full, capture_output=True, text=True, check=False
             )
+            if done.returncode:
+                raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
             return time.perf_counter() - began, done.stdout
 
     def measured(self, kind: str, mode: str, bookings: int) -> Any:
@@ -246,8 +323,8 @@ class Bench:
         )
 
 
-def cold(rounds: int) -> dict[str, float]:
-    """Wall seconds of whole processes, medians of interleaved rounds."""
+def cold(rounds: int) -> Samples:
+    """Wall seconds of whole processes, in interleaved rounds after one that warms the disk."""
     with Bench() as bench:
         commands = {
             "bare": (("-m", "tests.bench", "--work", "bare", "cold", "1"), bench.env | bench.live),
@@ -255,33 +332,57 @@ def cold(rounds: int) -> dict[str, float]:
             "ours offline": (("agent.py", "--offline", "--yes", "--json"), bench.env),
             "--help": (("agent.py", "--help"), bench.env),
         }
-        times: dict[str, list[float]] = {name: [] for name in commands}
-        for n in range(rounds + 1):
-            for name, (command, env) in commands.items():
-                seconds, _ = bench.run(*command, env=env)
-                times[name] += [seconds] if n else []
-    return {name: statistics.median(seconds) for name, seconds in times.items()}
+        rows = [
+            {name: bench.run(*command, env=env)[0] for name, (command, env) in commands.items()}
+            for _ in range(rounds + 1)
+        ]
+    return rows[1:]
 
 
-def warm(rounds: int, bookings: int = 100) -> dict[str, float]:
-    """Client CPU milliseconds per booking."""
+def warm(rounds: int, bookings: int = 100) -> Samples:
+    """Client CPU milliseconds per booking over one connection."""
     with Bench() as bench:
-        pairs = [{kind: bench.measured(kind, "warm", bookings) for kind in KINDS} for _ in range(rounds)]
-    return {kind: 1000 * statistics.median(pair[kind] for pair in pairs) for kind in KINDS}
+        return [{kind: 1000 * bench.measured(kind, "warm", bookings) for kind in KINDS} for _ in range(rounds)]
 
 
-def concurrent(rounds: int, bookings: int) -> dict[str, float]:
+def concurrent(rounds: int, bookings: int) -> Samples:
     """Wall seconds for many runs at once with 100 ms per model call, and memory per run."""
+    rows = []
     with Bench(delay_seconds=0.1) as bench:
-        pairs = [{kind: bench.measured(kind, "concurrent", bookings) for kind in KINDS} for _ in range(rounds)]
-    medians = {kind: statistics.median(pair[kind]["wall_seconds"] for pair in pairs) for kind in KINDS}
-    return medians | {"ours MB per run": statistics.median(pair["ours"]["mb_per_run"] for pair in pairs)}
+        for _ in range(rounds):
+            ours, bare = (bench.measured(kind, "concurrent", bookings) for kind in KINDS)
+            seconds = {"ours": ours["wall_seconds"], "bare": bare["wall_seconds"]}
+            rows.append(seconds | {"ours, MB per run": ours["mb_per_run"]})
+    return rows
+
+
+MEASUREMENTS: Mapping[str, Callable[[int], Samples]] = {
+    "cold start, wall s": cold,
+    "warm, client CPU ms per booking": warm,
+    "50 runs at once, wall s": lambda rounds: concurrent(rounds, 50),
+    "200 runs at once, wall s": lambda rounds: concurrent(max(1, rounds // 2), 200),
+}
+
+
+def summed_up(rows: Samples) -> dict[str, dict[str, float]]:
+    """Per thing measured: median, least and most of its rounds, and the median of its ratios to the bare loop."""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {
+        name: {
+            "median": statistics.median(values),
+            "least": min(values),
+            "most": max(values),
+            "ratio": statistics.median(value / row["bare"] for value, row in zip(values, rows, strict=True)),
+        }
+        for name, values in columns.items()
+    }
 
 
 def main() -> None:
-    """Measures everything and prints a table, or JSON."""
+    """Measures everything and prints tables, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
+    parser.add_argument("--sizes", action="store_true", help="only the size of requests")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--stand-ins", metavar="DELAY", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--work", nargs=3, metavar=("KIND", "MODE", "N"), help=argparse.SUPPRESS)
@@ -290,20 +391,27 @@ def main() -> None:
         return serve_stand_ins(chosen.stand_ins)
     if chosen.work:
         return work(chosen.work[0], chosen.work[1], int(chosen.work[2]))
-    figures = {
-        "cold start, wall s": cold(chosen.rounds),
-        "warm, client CPU ms per booking": warm(chosen.rounds),
-        "50 runs at once, wall s": concurrent(max(1, chosen.rounds // 2), 50),
-        "200 runs at once, wall s": concurrent(max(1, chosen.rounds // 2), 200),
-    }
-    if chosen.json:
-        print(json.dumps(figures, indent=1))
-        return None
-    for name, values in figures.items():
-        print(name)
-        for kind, value in values.items():
-            print(f"  {kind:<16} {value:8.3f}   {value / values['bare']:5.2f} × bare")
+    figures: dict[str, dict[str, dict[str, float]]] = {"requests": sizes()}
+    for name, measure in {} if chosen.sizes else MEASUREMENTS.items():
+        print(f"… {name}", file=sys.stderr, flush=True)
+        figures[name] = summed_up(measure(max(1, chosen.rounds)))
+    print(json.dumps(figures, indent=1, ensure_ascii=False) if chosen.json else tables(figures))
     return None
+
+
+def tables(figures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """The figures for a reader."""
+    lines = []
+    for title, rows in figures.items():
+        columns = list(next(iter(rows.values())))
+        lines.append(f"{title:<34}" + "".join(f"{column:>18}" for column in columns))
+        for name, row in rows.items():
+            lines.append(f"  {name:<32}" + "".join(f"{_figure(row[column]):>18}" for column in columns))
+    return "\n".join(lines)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from plan.dialect import LIMIT_CHARACTERS
 from plan.model import Failure
 from plan.replies import Answer
 from plan.text import as_json
+from tests.bench import kept_shares
 from tests.conftest import GOAL, Played, Stage, manner
 from tests.stand_ins import ScriptedTools, act, at, completion, failed, in_turn, say, sensible, tool_call
 from tests.test_guards import call, plan
@@ -424,6 +425,36 @@ async def test_many_resumed_refusals_leave_out_whole_groups_and_keep_the_plan(st
     stated = act(plan(reason="the person wants another try"))
     ended = await stage.resume(played, "再试一次", script=lambda body, n: stated if n == 1 else next_of_state(body))
     assert ended.outcome == ("booked", None)
+
+
+UNHURRIED: Mapping[str, Any] = {
+    "a booking": {},
+    "wrong arguments, twice": {3: act(call("get_weather", longitude=1.0)), 4: act(call("get_weather", latitude=2.0))},
+    "a plan said again": {3: act(plan()), 5: act(plan())},
+    "a text too early": {3: say("Just a moment.")},
+}
+
+
+@pytest.mark.parametrize("odd", UNHURRIED.values(), ids=UNHURRIED)
+async def test_each_request_begins_as_the_one_before_so_that_a_prompt_cache_hits(stage: Stage, odd: Any) -> None:
+    played = await stage.run(lambda body, n: odd.get(n) or next_of_state(body))
+    assert played.outcome == ("booked", None)
+    assert min(kept_shares(played.endpoint.requests)) >= 0.9
+
+
+async def test_a_replanned_and_resumed_run_keeps_its_beginning_and_so_do_two_runs_of_a_day(stage: Stage) -> None:
+    late = await stage.run(goal=GOAL.replace("9 月 15", "10 月 1"), tools=ScriptedTools(window_ends_on_the_25th))
+    mended = await stage.resume(late, "那就 9 月 15 日")
+    assert (late.outcome, mended.outcome) == (("needs_user", "out_of_forecast_window"), ("booked", None))
+    assert min(kept_shares(late.endpoint.requests + mended.endpoint.requests)) >= 0.9
+    another = await stage.run(goal="Paris, two nights from 20 September, any standard room.")
+    first, last = another.endpoint.requests[0], mended.endpoint.requests[-1]
+    assert as_json([first["tools"], first["messages"][0]]) == as_json([last["tools"], last["messages"][0]])
+
+
+def window_ends_on_the_25th(tool: str, arguments: Body, n: int) -> Any:
+    late = tool == "get_weather" and arguments["date"] > "2026-09-25"
+    return failed("out_of_forecast_window", last="2026-09-25") if late else sensible()(tool, arguments, n)
 
 
 async def test_a_fault_of_our_own_stops_the_run_with_its_name_and_every_call_answered(stage: Stage) -> None:
