@@ -27,7 +27,7 @@ from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import httpx
 import uvicorn
@@ -665,9 +665,10 @@ SEARCH_DESCRIPTION = (
     " again with one of its candidates)."
 )
 WEATHER_DESCRIPTION = (
-    "Gives the weather forecast of one day at coordinates: condition (rain, snow, fog, cloudy, clear) and high in °C."
-    " Take the coordinates from search_location, don't guess them. Covers about 16 days from today; not for past or"
-    " later days: those fail with out_of_forecast_window, which names the open dates. weather_unknown means no value."
+    f"Gives the weather forecast of one day at coordinates: condition ({', '.join(get_args(Condition))}) and high in"
+    " °C. Take the coordinates from search_location, don't guess them. Covers about 16 days from today; not for past"
+    " or later days: those fail with out_of_forecast_window, which names the open dates. weather_unknown means no"
+    " value."
 )
 
 

@@ -17,8 +17,9 @@ from functools import lru_cache
 from itertools import dropwhile
 from typing import Any, Generic, TypeVar
 
+from plan.conditions import CONDITIONS, Condition
 from plan.hotels import CATALOGUE, Language, city_named, fold_name
-from plan.model import MAX_NIGHTS, Condition, RoomCase, RoomRule, RoomType, Trip
+from plan.model import MAX_NIGHTS, RoomCase, RoomRule, RoomType, Trip
 
 T = TypeVar("T")
 
@@ -129,11 +130,6 @@ room:deluxe     \bdeluxe\b|豪华 ?(?:客房|大床房|双床房|间|房)
 room:standard   \bstandard\b(?! of)|标准? ?间|标准 ?(?:客房|房)|普通 ?[间房]
 polite       \bif (?:possible|you can)\b|(?:如果)?可以的话|如果可以|如有可能
 polite       \brain or shine\b|(?:不管|无论)(?:天气|下不下雨|晴雨)
-condition:rain    \brain(?:s|y|ing)?\b|\bwet\b|下着? ?[大中小暴]?雨|雨天|[有降]雨
-condition:snow    \bsnow(?:s|y|ing)?\b|下着? ?[大中小暴]?雪|雪天|[有降]雪
-condition:fog     \bfog(?:gy)?\b|[有起大]雾|雾天
-condition:cloudy  \bcloudy\b|\bovercast\b|阴天|多云
-condition:clear   \b(?:clear|sunny)\b|[天放]晴|晴[天朗]
 dry:rain     \bdry\b
 whether      \bwhether\b|\b(?:check|see|find out) if\b|是否|会不会|有没有|是不是
 else         \b(?:otherwise|or else|else)\b|否则|要?不然|不下(?:的话|就)|其他(?:情况|天气)|反之
@@ -174,7 +170,10 @@ def _pattern(line: str) -> tuple[str, str, re.Pattern[str]]:
     return kind, value, re.compile(text, re.ASCII)
 
 
-LEXER = tuple(_pattern(line) for line in LEXICON.strip().splitlines())
+LEXER = (
+    *(_pattern(f"condition:{condition} {words.read}") for condition, words in CONDITIONS.items()),
+    *(_pattern(line) for line in LEXICON.strip().splitlines()),
+)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from pydantic import ValidationError
 
 from plan import goal
 from plan.arguments import faults, fit
+from plan.conditions import Condition
 from plan.draft import draft
 from plan.failures import SETTLED_BY_PERSON
 from plan.hotels import city_named, distance_km, same_place_name
 from plan.machine import Run, signature, still_true
-from plan.model import Call, Condition, Event, Evidence, Failure, Phase, Plan, RoomType, StepStatus, Trip
+from plan.model import Call, Event, Evidence, Failure, Phase, Plan, RoomType, StepStatus, Trip
 from plan.text import brief
 from plan.tools import PLANNABLE, REMOTE_TOOLS, SetPlan, needs_of
 
@@ -98,8 +99,9 @@ def determined(run: Run, tool: str) -> dict[str, Any]:
     stay = {"check_in": trip.check_in.isoformat(), "nights": trip.nights}
     if tool == "search_location":
         return {} if _name_failed(run.plan) else {"name": trip.city}
-    if tool == "get_weather" and place:
-        return {**{k: place.data[k] for k in ("latitude", "longitude")}, "date": stay["check_in"]}
+    if tool in REMOTE_TOOLS and place:
+        known = {**place.data, "date": stay["check_in"]}
+        return {name: known[name] for name in REMOTE_TOOLS[tool].parameters if name in known}
     if tool == "search_hotels":
         return {"city": trip.city, "check_in": stay["check_in"]}
     if tool == "book_hotel" and not missing_needs(run, tool):

@@ -425,11 +425,11 @@ _DEPENDS_ON: Mapping[str, tuple[str, ...]] = {
     "get_weather": ("city", "check_in"),
     "search_hotels": ("city", "check_in", "nights"),
 }
-"""Fields of the trip of which a tool's evidence is true: another value, and it is forgotten."""
+"""Fields of the trip of which a tool's evidence is true: another value, and it is forgotten. Of other tools: all."""
 
 
 def still_true(run: Run, trip: Trip) -> Mapping[str, Evidence]:
     """The evidence in memory that holds for a trip too."""
     before = run.plan.trip if run.plan else trip
     changed = {name for name in Trip.model_fields if getattr(before, name) != getattr(trip, name)}
-    return {tool: found for tool, found in run.evidence.items() if not changed & set(_DEPENDS_ON.get(tool, ()))}
+    return {tool: found for tool, found in run.evidence.items() if not changed & set(_DEPENDS_ON.get(tool, changed))}

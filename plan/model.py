@@ -14,18 +14,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from plan.conditions import Condition
+
 MAX_NIGHTS = 30
 """Longest stay that is planned: the catalogue's hotels let by the night, not by the season."""
-
-
-class Condition(StrEnum):
-    """Weather of one day, as far as a room rule can ask for it."""
-
-    RAIN = "rain"
-    SNOW = "snow"
-    FOG = "fog"
-    CLOUDY = "cloudy"
-    CLEAR = "clear"
 
 
 class RoomType(StrEnum):
@@ -147,10 +139,14 @@ class Plan:
 Text = Annotated[str, Field(min_length=1, max_length=120)]
 
 
-class Place(Frozen):
-    """What the agent keeps of a found place."""
+class Kept(Frozen):
+    """What the agent keeps of a remote result: these fields, of exactly these types; all else is cut."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class Place(Kept):
+    """What the agent keeps of a found place."""
 
     name: Text
     admin1: Text | None = None
@@ -164,10 +160,8 @@ def _iso(value: object) -> object:
     return date.fromisoformat(value) if isinstance(value, str) else value
 
 
-class Weather(Frozen):
+class Weather(Kept):
     """What the agent keeps of a day's weather."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     date: Annotated[date, BeforeValidator(_iso)]
     condition: Annotated[Condition, BeforeValidator(lambda v: Condition(v) if isinstance(v, str) else v)]

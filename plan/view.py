@@ -14,12 +14,12 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from plan.conditions import Condition
 from plan.goal import read_goal
 from plan.hotels import CATALOGUE, same_place_name
 from plan.machine import PHASE_TABLE, STEP_TABLE, Run, Tally, apply
 from plan.model import (
     FINAL,
-    Condition,
     Event,
     Offer,
     Phase,
@@ -35,6 +35,7 @@ from plan.model import (
 )
 from plan.text import as_json, clean, clean_line
 from plan.words import (
+    ASKING,
     ENDINGS,
     LOG,
     MODEL_STUCK,
@@ -140,7 +141,7 @@ def _values(run: Run, events: Sequence[Event], reason: str, today: date | None) 
         "candidates": "; ".join(candidates),
         "candidate": candidates[0],
         "example_day": day_words(nearby, language, today),
-        "task": TASKS.get(failed.tool or "", TASKS["get_weather"]).say(language),
+        "task": TASKS.get(failed.tool or "", ASKING).say(language),
         "model_calls": used.model_calls,
         "tokens": used.usage.total_tokens,
         "seconds": (_segments(events) or [0.0])[-1],

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
+from plan.conditions import CONDITIONS, Condition
 from plan.goal import date_in_words
 from plan.hotels import money_text
-from plan.model import Condition, Offer, Receipt, RoomRule, RoomType, Trip
+from plan.model import Offer, Receipt, RoomRule, RoomType, Trip
 from plan.text import as_json
 
 
@@ -296,6 +297,7 @@ PAGE: Mapping[str, Words] = {
 }
 """Labels and sentences of the page that shows a run."""
 
+ASKING = Words("查询", "asking the tool server")
 TASKS: Mapping[str, Words] = {
     "search_location": Words("查找地点", "looking for the place"),
     "get_weather": Words("查询天气", "asking for the weather"),
@@ -303,11 +305,7 @@ TASKS: Mapping[str, Words] = {
     "book_hotel": Words("订房", "asking for the room"),
 }
 WEATHER: Mapping[Condition, tuple[Words, Words]] = {
-    Condition.RAIN: (Words("有雨", "rain"), Words("下雨", "if it rains")),
-    Condition.SNOW: (Words("有雪", "snow"), Words("下雪", "if it snows")),
-    Condition.FOG: (Words("有雾", "fog"), Words("有雾", "if it is foggy")),
-    Condition.CLOUDY: (Words("多云", "cloudy"), Words("多云", "if it is cloudy")),
-    Condition.CLEAR: (Words("晴", "clear"), Words("晴天", "if it is clear")),
+    condition: (Words(*words.reported), Words(*words.asked)) for condition, words in CONDITIONS.items()
 }
 """A condition as it is reported, and as a room rule asks for it."""
 ROOMS: Mapping[RoomType, Words] = {

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plan.conditions import Condition
 from plan.goal import (
     Reading,
     amended,
@@ -19,7 +20,7 @@ from plan.goal import (
     read_goal,
 )
 from plan.hotels import CATALOGUE, Language
-from plan.model import Condition, RoomCase, RoomRule, RoomType, Trip
+from plan.model import RoomCase, RoomRule, RoomType, Trip
 
 TODAY = date(2026, 9, 10)
 CHINESE = "西安 9 月 15 日住两晚。先查当天天气，下雨订 suite，否则订 standard。"
