@@ -31,7 +31,7 @@ from agent import Endpoint, Manner, ToolServer, TripAgent, opened
 from memory.context import history
 from memory.store import Notebook
 from plan import view
-from plan.machine import Run, Tally
+from plan.machine import Listener, Run, Tally
 from plan.model import Event
 from plan.options import Settings, UsageError, settings_from
 from plan.results import RemoteAnswer
@@ -164,12 +164,32 @@ class Theatre:
             ask_person=answering(scenario.says) if scenario.says else None,
             approved_beforehand=scenario.yes,
         )
-        run = await company.start(scenario.goal, manner)
+        try:
+            run = await company.start(scenario.goal, replace(manner, listeners=[*manner.listeners, kill(scenario)]))
+        except Killed as death:
+            run = death.run
         for said in scenario.later:
             yes = said == YES
             alone = replace(manner, ask_person=None, approved_beforehand=yes or scenario.yes)
             run = await company.resume(run.run_id, None if yes else said or None, alone, yes=yes)
         return run
+
+
+class Killed(BaseException):
+    """The death of a process: nothing in it runs any more, and what was saved is there."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+
+def kill(scenario: Scenario) -> Listener:
+    """Dies once the event is saved after which the scenario wants it."""
+
+    def listener(run: Run, event: Event) -> None:
+        if (event.kind, event.tool) == scenario.killed_after:
+            raise Killed(run)
+
+    return listener
 
 
 def answering(words: str) -> Callable[[str], Any]:

@@ -73,6 +73,8 @@ class Scenario:
     """Their answer where they are asked; without one nobody can be asked."""
     later: tuple[str, ...] = ()
     """What they say then, each in a resumed run; an empty one says nothing."""
+    killed_after: tuple[str, str] | None = None
+    """Kind and tool of the event after which the process dies the first time; what they say later resumes the run."""
     rooms: int = 50
     max_turns: int = 24
     model: Script | None = None
@@ -215,6 +217,9 @@ SCENARIOS: tuple[Scenario, ...] = (
              tools=world(get_weather=(GONE, RAIN)), later=("",)),
     Scenario("en-tool-missing", EN, stuck("tool_missing", "set_plan"), UNPLANNED, tools=CALM,
              server_failure=Failure("tool_missing", "the tool server doesn't offer get_weather")),
+    Scenario("zh-killed-while-booking", ZH, SUITE, refused("interrupted"),
+             killed_after=("call_started", "book_hotel"), later=("",)),
+    Scenario("en-killed-after-the-receipt", EN, SUITE, killed_after=("call_succeeded", "book_hotel"), later=("",)),
     Scenario("zh-few-turns-then-more", ZH, SUITE, max_turns=3, later=("", "")),
     Scenario("en-few-turns", EN, stuck("budget_exhausted"), max_turns=3),
     Scenario("zh-model-refuses", ZH, stuck("model_unavailable", "set_plan"), UNPLANNED,
