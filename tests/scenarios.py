@@ -1,4 +1,4 @@
-"""The scenarios that `python -m tests.evaluate --repeat` plays: a person, a world, a model, and what must come of it.
+"""The scenarios that the judge plays with any model: a person, a world, a model, and what must come of it.
 
 Data only. A world is a folder of sample weather, or a tool server's answers tool by tool. Where a scenario scripts
 the model's misbehaviour, it is one for the built-in model: a real one misbehaves by itself. Knows nothing of how runs

@@ -101,9 +101,8 @@ class Copy:
         return process.returncode, told
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Copy:
-    home = tmp_path / "copy"
+def copied(home: Path) -> Copy:
+    """A copy of the repository in a new folder."""
     home.mkdir()
     for room in ROOMS:
         source = ROOT / room
@@ -112,6 +111,11 @@ def copy(tmp_path: Path) -> Copy:
         else:
             shutil.copy(source, home / room)
     return Copy(home)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    return copied(tmp_path / "copy")
 
 
 def test_no_recipe_touches_more_than_three_files() -> None:
