@@ -12,6 +12,7 @@ import pytest
 
 from agent import EXIT_CODES
 from plan.options import Settings, parser
+from tests.bench import sizes
 from tests.conftest import ROOT
 from tests.readme import PARTS, README
 from tests.repeat import trials_of
@@ -60,6 +61,18 @@ def test_every_file_that_is_named_exists() -> None:
 def test_every_exit_code_is_told() -> None:
     paragraph = next(p for p in TEXT.split("\n\n") if p.startswith("Exit code 0"))
     assert {str(code) for code in (*EXIT_CODES.values(), 2, 130)} == set(re.findall(r"\b\d+\b", paragraph))
+
+
+def test_the_sizes_told_are_those_counted() -> None:
+    told = re.findall(r"^\| ([^|]+) \| (\d+) \| ([\d,]+) \| ([\d,]+) \| (\d+) % \|$", TEXT, re.MULTILINE)
+    counted = sizes()
+    assert len(told) == len(counted)
+    for (title, *figures), (name, found) in zip(told, counted.items(), strict=True):
+        calls, sent, longest, share = (int(figure.replace(",", "")) for figure in figures)
+        assert calls == found["model calls"], title
+        assert sent == pytest.approx(found["characters"], rel=0.02), name
+        assert longest == pytest.approx(found["longest request"], rel=0.02), name
+        assert share == pytest.approx(100 * found["cacheable share"], abs=1), name
 
 
 def test_every_promise_names_a_test_that_exists() -> None:
