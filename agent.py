@@ -250,8 +250,8 @@ class TripAgent:
             course.record(prompts.opening(text, manner.today(), self.model.provider, offered, approved))
             return await course.drive()
 
-    async def resume(self, run_id: str, text: str | None, manner: Manner, *, yes: bool = False) -> Run:
-        """Goes on with a saved run. `text` is the person's message; a yes approves what was asked, exactly that.
+    async def resume(self, run_id: str, text: str | None, manner: Manner) -> Run:
+        """Goes on with a saved run. `text` is the person's message; a yes beforehand approves exactly what was asked.
 
         Raises:
             NotebookError: another process holds the run, or it can't be read.
@@ -261,7 +261,7 @@ class TripAgent:
             if course.run.phase is Phase.BOOKED:
                 return replace(course.run, tally_before=course.run.tally)  # this process uses nothing for it
             details = {"today": manner.today().isoformat(), "provider": self.model.provider}
-            for event in recovery.resumption(course.run, text, yes, details):
+            for event in recovery.resumption(course.run, text, manner.approved_beforehand, details):
                 course.record(event)
             if end := recovery.ended_by_person(course.run, text):
                 return course.finish(end)
@@ -582,7 +582,7 @@ async def converse(agent: TripAgent, run_id: str | None, text: str, manner: Mann
     screen.start()
     try:
         if run_id:
-            run = await agent.resume(run_id, text, manner, yes=manner.approved_beforehand)
+            run = await agent.resume(run_id, text, manner)
         else:
             run = await agent.start(text, manner)
         while answer := await screen.answer(run):
@@ -708,7 +708,7 @@ class Screen:
         if said := recovery.said_instead(run):
             return said
         in_place = run.phase is Phase.NEEDS_USER and self.can_ask and sys.stderr.isatty()
-        return await self.ask(f"{run.reply}\n>") if in_place else None
+        return await self.ask(view.invitation(run)) if in_place else None
 
 
 if __name__ == "__main__":

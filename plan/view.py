@@ -101,6 +101,11 @@ def question(run: Run, offer: Offer) -> str:
     return "\n".join([*_facts(run, offer, None), PARTS["question"].say(run.language)])
 
 
+def invitation(run: Run) -> str:
+    """What a person at a terminal is shown where a run needs them: they may answer at once, or leave it saved."""
+    return f"{run.reply}\n{PARTS['answer'].say(run.language)}"
+
+
 def _today(events: Sequence[Event]) -> date | None:
     """The person's day when the run was last taken up; None where it isn't on record."""
     days = (_day((e.details or {}).get("today")) for e in reversed(events) if e.kind in SEGMENT_BEGINS)

@@ -170,6 +170,7 @@ PARTS: Mapping[str, Words] = {
     "total": Words("  总价：{total}", "  Total: {total}"),
     "hotels": Words("  查到的酒店（每晚价格）：{hotels}", "  Hotels found, prices per night:{hotels}"),
     "question": Words("要订这间房吗？请回答 是 / 否：", "Book this room? Answer yes / no:"),
+    "answer": Words("您的回答（直接回车就离开）：", "Your answer (Enter alone leaves):"),
     "said": Words("详情：“{text}”", "Details: “{text}”"),
     "prose": Words("模型的话（未经核对）：“{text}”", "The model's words, unchecked: “{text}”"),
     "credit": Words("Weather data by Open-Meteo.com（CC BY 4.0）；地名：GeoNames",

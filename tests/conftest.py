@@ -77,7 +77,7 @@ class Stage:
         yes = more.pop("yes", True)
         how = replace(manner(), approved_beforehand=yes)
         async with self.agent(endpoint, played.tools) as agent:
-            run = await agent.resume(played.run.run_id, text, how, yes=yes)
+            run = await agent.resume(played.run.run_id, text, how)
         return Played(run, endpoint, played.tools, self.notebook)
 
 

@@ -171,7 +171,7 @@ class Theatre:
         for said in scenario.later:
             yes = said == YES
             alone = replace(manner, ask_person=None, approved_beforehand=yes or scenario.yes)
-            run = await company.resume(run.run_id, None if yes else said or None, alone, yes=yes)
+            run = await company.resume(run.run_id, None if yes else said or None, alone)
         return run
 
 

@@ -41,7 +41,7 @@ def attended(*answers: str | None) -> Manner:
 async def went_on(stage: Stage, played: Played, text: str | None, how: Manner, script: Any = None) -> Played:
     endpoint = ScriptedEndpoint(*([script] if script else []))
     async with stage.agent(endpoint, played.tools) as agent_:
-        run = await agent_.resume(played.run.run_id, text, how, yes=how.approved_beforehand)
+        run = await agent_.resume(played.run.run_id, text, how)
     return Played(run, endpoint, played.tools, stage.notebook)
 
 
@@ -253,7 +253,7 @@ def test_at_a_terminal_a_run_that_needs_the_person_asks_them_in_place_until_they
 ) -> None:
     live = launch("--offline", "--mcp", tools_url, "--date", "10-01", "--yes", "--json", terminal=terminal)
     for line in typed:
-        live.wait_for("\n> ")
+        live.wait_for("直接回车就离开")
         live.type(line)
     assert live.ended() == code
     assert live.out.count('"run_id"') == 1

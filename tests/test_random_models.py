@@ -235,7 +235,7 @@ async def play(stage: Stage, seed: int) -> tuple[Played, list[str]]:
     async with stage.agent(cast(Any, endpoint), server, chance.choice(["auto", "auto", "auto", "prompt"])) as agent:
         run = await agent.start(chance.choice(GOALS), how)
         for text in later if run.phase is not Phase.DECLINED else ():  # the judge can't hear a yes after a no
-            run = await agent.resume(run.run_id, text, how, yes=chance.random() < 0.3)
+            run = await agent.resume(run.run_id, text, replace(how, approved_beforehand=chance.random() < 0.3))
     return Played(run, cast(Any, endpoint), server, stage.notebook), endpoint.faults
 
 

@@ -74,9 +74,7 @@ async def play(notebook: Notebook, tool_server: ToolServer, resumed: Played | No
     """A run with a well-behaved model, begun or resumed against this server."""
     endpoint, how = ScriptedEndpoint(), manner(**settings)
     async with opened(endpoint, tool_server, notebook) as trip_agent:
-        run = await (
-            trip_agent.resume(resumed.run.run_id, None, how, yes=True) if resumed else trip_agent.start(GOAL, how)
-        )
+        run = await (trip_agent.resume(resumed.run.run_id, None, how) if resumed else trip_agent.start(GOAL, how))
     return Played(run, endpoint.requests)
 
 
@@ -298,7 +296,7 @@ async def test_runs_on_one_connection_each_compare_with_what_they_began_with(not
     async with opened(ScriptedEndpoint(), server("rewords a tool"), notebook) as trip_agent:
         before = await trip_agent.start(GOAL, manner())
         after = await trip_agent.start(GOAL, manner())
-        again = await trip_agent.resume(before.run_id, None, manner(), yes=True)
+        again = await trip_agent.resume(before.run_id, None, manner())
     assert [run.outcome_reason for run in (before, after, again)] == ["server_changed", None, "server_changed"]
     assert after.receipt
 
