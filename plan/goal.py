@@ -115,7 +115,7 @@ date         (?:WEEKDAY,? )?\bMONTH\.? ?DAY(?![:a-z])UNCOUNTED(?:,? YEAR)?BESIDE
 date         (?<![a-z\d.,/:+-])(?P<n>0[1-9]|1[0-2])-(?P<d>[0-3]\d)(?![/:-])UNCOUNTED
 about        左右|前后|之间|灵活|\bflexible\b|\bsome ?time\b
 about        (?<!how )(?<!what )\b(?:between|around|about)\b(?= (?:the )?(?:\d|MONTHS))
-relative:0   \btonight\b|今晚
+relative:0   \btonight\b|今晚|(?<=\bfrom )today\b|(?<=\bin )today\b(?!')|今天(?=[起入住到])
 relative:2   \b(?:the )?day after tomorrow\b|(?<!大)后天
 relative:1   \btomorrow\b|明[天日晚]
 vague        WEEKDAY|\bweekend\b|周末|\b(?:next|last|this) (?:week|month|year)\b|[上下这]个?[周月]|[去明后]年|大后天
