@@ -53,12 +53,10 @@ def tree() -> str:
     lines = []
     for path in paths:
         told = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0]
-        name = str(path.relative_to(ROOT))
-        if path.name != "__init__.py":
-            lines.append(f"{name:<26} {re.split(r'(?<=[.:]) ', told)[0].rstrip('.:')}")
-        else:
-            lines.append(f"{path.parent.name + '/':<26} {told.rstrip('.')}")
-    return "```\n" + "\n".join(lines) + "\n```"
+        name = str(path.relative_to(ROOT)).replace("__init__.py", "")
+        sentence = re.split(r"(?<=\.) ", told)[0].rstrip(".")
+        lines.append(f"- [`{name}`]({name}) {sentence}")
+    return "\n".join(lines)
 
 
 PARTS: Mapping[str, Callable[[], str]] = {"transcript": transcript, "diagram": diagram, "tree": tree}
