@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import httpx2
     from mcp import Client
     from openai import AsyncOpenAI
+    from rich.console import RenderableType
     from rich.live import Live
 
 __all__ = ["ChatEndpoint", "Endpoint", "Manner", "RehearsalEndpoint", "ToolServer", "TripAgent", "main", "opened"]
@@ -564,15 +565,14 @@ async def travel(chosen: Namespace, settings: Settings) -> int:
             async with opened(model, tools, notebook, settings.tool_calling) as agent:
                 run = await converse(agent, run_id, text, manner, screen)
         except asyncio.CancelledError:
-            begun = screen.run.run_id if screen.run else run_id
-            told = f"; to go on: {mode.command} --resume {begun}" if begun else " before anything was done"
-            tell(f"agent.py: interrupted{told}", sys.stderr)
+            tell(f"agent.py: {view.interrupted(screen.run, run_id, mode.command)}", sys.stderr)
             return 130
         events = notebook.events(run.run_id)
-    if text and not screen.run:  # nothing has happened: the receipt is an old one
+    if text and run.receipt and not run.used.model_calls:
         tell(f"agent.py: run {run.run_id} is booked already; a further wish is a new run", sys.stderr)
     summary = view.summary(run, time.monotonic() - began, view.elapsed_seconds(events))
-    tell(as_json(summary) if chosen.json else run.reply or "", sys.stdout)
+    if chosen.json or screen.answered_under != run.reply or not sys.stdout.isatty():
+        tell(as_json(summary) if chosen.json else run.reply or "", sys.stdout)
     return EXIT_CODES[run.phase]
 
 
@@ -640,6 +640,8 @@ class Screen:
     def __init__(self) -> None:
         self.run: Run | None = None
         self.can_ask = bool(sys.stdin and sys.stdin.isatty())
+        self.answered_under: str | None = None
+        """The reply that was shown where the person could answer it at once."""
         self._last_shown = time.monotonic()
         self._live: Live | None = None
 
@@ -678,7 +680,7 @@ class Screen:
         """Prints what an event means to its reader."""
         self.run, self._last_shown = run, time.monotonic()
         for line in view.event_lines(run, event):
-            self._live.console.print(line) if self._live else tell(line, sys.stderr)
+            self._live.console.print(_hanging(line)) if self._live else tell(line, sys.stderr)
 
     async def tick(self) -> None:
         """Prints what is being waited for, whenever nothing was printed for a while."""
@@ -708,7 +710,18 @@ class Screen:
         if said := recovery.said_instead(run):
             return said
         in_place = run.phase is Phase.NEEDS_USER and self.can_ask and sys.stderr.isatty()
+        self.answered_under = run.reply if in_place else None
         return await self.ask(view.invitation(run)) if in_place else None
+
+
+def _hanging(line: str) -> RenderableType:
+    """A line of the log as wide as the terminal: what doesn't fit goes on under it, beside its mark."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid()
+    grid.add_row(Text(line[:2]), Text(line[2:], overflow="fold"))
+    return grid
 
 
 if __name__ == "__main__":

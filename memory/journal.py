@@ -1,6 +1,8 @@
 """One run's own pages of the notebook: the single point where something is added to a run.
 
-Database, state and listeners all follow from `record`. Knows nothing of what should happen next.
+Database, state and listeners all follow from `record`; a booking is the one event that the ledger saves, in its own
+transaction. What a search or an offer needs of the catalogue and the ledger is put together here too. Knows nothing
+of what should happen next.
 """
 
 from __future__ import annotations

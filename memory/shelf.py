@@ -26,7 +26,8 @@ class Shelf:
         rows = self.notebook.runs()
         if as_data:
             return as_json({"runs": [asdict(row) for row in rows]})
-        return "\n".join(view.runs_table([(r.run_id, r.at, r.outcome or "", r.goal) for r in rows]))
+        table = view.runs_table([(r.run_id, r.at, r.outcome or "", r.goal) for r in rows])
+        return "\n".join(table) or f"no run is saved in {self.notebook.path}"
 
     def run(self, name: str, *, as_data: bool) -> str:
         """One run: its story, or its whole record."""

@@ -183,7 +183,7 @@ class Notebook:
         ids = [summary.run_id for summary in self.runs()]
         fitting = ids[:1] if run == "last" else [i for i in ids if i == run] or [i for i in ids if i.startswith(run)]
         if not fitting:
-            raise NotebookError(f"no saved run {run!r} in {self.path}")
+            raise NotebookError(f"no saved run {run!r} in {self.path}; --runs lists those that are")
         if len(fitting) > 1:
             raise NotebookError(f"{len(fitting)} saved runs begin with {run!r}, such as {' and '.join(fitting[:2])}")
         return fitting[0]

@@ -545,9 +545,9 @@ def read_date(text: str, today: date) -> date:
 
 
 def date_in_words(day: date, language: Language, today: date) -> str:
-    """A date as people write it; with its year unless it is the next such day from today."""
+    """A date as people write it; with its year unless it is a day of this year that is still to come."""
     short = f"{day.month} 月 {day.day} 日" if language == "zh" else f"{day.day} {MONTHS[day.month - 1]}"
-    if read_date(short, today) == day:
+    if day.year == today.year and day >= today:
         return short
     return f"{day.year} 年 {short}" if language == "zh" else f"{short} {day.year}"
 

@@ -213,9 +213,7 @@ def _acceptable_plan(s: Situation) -> Failure | None:
 def _plan_first(s: Situation) -> Failure | None:
     if s.call.tool == "set_plan" or s.run.plan:
         return None
-    return Failure(
-        "plan_required", "call set_plan first, with trip, room_rule and steps", {"next": next_calls(s.run)}
-    )
+    return Failure("plan_required", "call set_plan first, with trip, room_rule and steps")
 
 
 def _replan_first(s: Situation) -> Failure | None:
@@ -359,16 +357,16 @@ def _plan_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_faults(run: Run, arguments: Mapping[str, Any], today: date) -> list[str]:
     """Everything that is wrong with a plan whose shape is right, one sentence each."""
-    draft = SetPlan.model_validate(arguments)
-    tools = [step.tool for step in draft.steps]
-    found = [*_date_faults(draft.trip, today), *_step_faults(run, draft, tools), *_rule_faults(draft)]
+    stated = SetPlan.model_validate(arguments)
+    tools = [step.tool for step in stated.steps]
+    found = [*_date_faults(stated.trip, today), *_step_faults(run, stated, tools), *_rule_faults(stated)]
     readings = [goal.read_goal(message.text, message.said_on) for message in run.said]
     if readings:
-        found += goal.contradictions(reduce(goal.amended, readings), draft.trip, draft.room_rule)
-    if run.plan and not draft.reason:
+        found += goal.contradictions(reduce(goal.amended, readings), stated.trip, stated.room_rule)
+    if run.plan and not stated.reason:
         found.append("reason: say why the plan is replaced")
     if run.plan and not run.unlocked:
-        fixed = (("trip", draft.trip, run.plan.trip), ("room_rule", draft.room_rule, run.plan.rule))
+        fixed = (("trip", stated.trip, run.plan.trip), ("room_rule", stated.room_rule, run.plan.rule))
         found += [
             f"{name} is fixed: only the person can change it from {_short(old)}"
             for name, new, old in fixed
@@ -391,17 +389,17 @@ def _date_faults(trip: Trip, today: date) -> list[str]:
     return []
 
 
-def _step_faults(run: Run, draft: SetPlan, tools: Sequence[str]) -> list[str]:
+def _step_faults(run: Run, stated: SetPlan, tools: Sequence[str]) -> list[str]:
     found = [f"steps: {tool} stands there more than once" for tool in PLANNABLE if tools.count(tool) > 1]
-    known = set(still_true(run, draft.trip))
+    known = set(still_true(run, stated.trip))
     for at, tool in enumerate(tools):
-        missing = [n for n in needs_of(tool, draft.room_rule) if n not in known and n not in tools[:at]]
+        missing = [n for n in needs_of(tool, stated.room_rule) if n not in known and n not in tools[:at]]
         found += [f"steps: {tool} needs {need} before it" for need in missing]
     return found
 
 
-def _rule_faults(draft: SetPlan) -> list[str]:
+def _rule_faults(stated: SetPlan) -> list[str]:
     rooms: dict[Condition, set[RoomType]] = {}
-    for case in draft.room_rule.when:
+    for case in stated.room_rule.when:
         rooms.setdefault(case.condition, set()).add(case.room_type)
     return [f"room_rule: {condition} has more than one room" for condition, types in rooms.items() if len(types) > 1]

@@ -284,7 +284,7 @@ EventKind = Literal[
     "call_succeeded",  # call_id, tool, arguments, result, dropped field names
     "call_failed",  # call_id, tool, arguments, code, message, details, branch
     "approval_asked",  # the offer in details
-    "approval_given",  # the offer in details; by whom
+    "approval_given",  # the offer in details; what the person said in text
     "run_ended",  # outcome, code as its reason, reply in text
 ]
 

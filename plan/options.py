@@ -41,7 +41,7 @@ class UsageError(Exception):
 def _url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("a URL such as https://host/v1 is needed")
+        raise ValueError("a whole URL is needed, such as https://host/path")
     return value.rstrip("/")
 
 
@@ -141,6 +141,9 @@ def check_options(options: argparse.Namespace) -> None:
     ):
         if getattr(options, one) and getattr(options, other):
             raise UsageError(f"--{one} and --{other.replace('_', '-')} don't go together; see --help")
+    for name in ("resume", "show"):
+        if getattr(options, name) == "":
+            raise UsageError(f"--{name} RUN: which run? --runs lists them, and last is the latest")
     if options.html and not options.show:
         raise UsageError("--html goes with --show RUN")
     if options.goal is not None and not options.goal.strip():

@@ -18,6 +18,7 @@ from plan.guards import Verdict, next_calls
 from plan.hotels import city_named
 from plan.machine import Run
 from plan.model import Call, Event, Failure, Offer, Phase, StepStatus, Turn
+from plan.replies import own_id
 from plan.results import Accepted, fingerprints
 from plan.text import as_json
 
@@ -150,7 +151,7 @@ def determined_turn(run: Run) -> Turn | None:
         return None
     untried = {step.tool for step in run.open_steps if not step.failures and step.tool != "book_hotel"}
     ready = [call for call in next_calls(run) if call["tool"] in untried]
-    calls = [Call(f"call_{run.turn + 1}_{n}", call["tool"], call["arguments"]) for n, call in enumerate(ready, 1)]
+    calls = [Call(own_id(run.turn + 1, n), call["tool"], call["arguments"]) for n, call in enumerate(ready, 1)]
     return Turn(calls=tuple(calls), note="made by code") if calls else None
 
 

@@ -48,19 +48,19 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "weather": ("{city} {date}：{condition}，最高 {high} °C。", "{city} on {date}: {condition}, high {high} °C."),
     "done": ("计划的步骤都做完了。", "All steps of the plan are done."),
     "no_weather": (
-        "那天的天气现在查不到（{code}）。您可以改日期、以后再来，或指定不看天气的房型。",
+        "那天的天气现在查不到（{code}）。你可以改日期、以后再来，或指定不看天气的房型。",
         "That day's weather can't be had now ({code}). Change the date, try later, or name a room for any weather.",
     ),
-    "no_hotels": ("那里没有可订的酒店。您可以换一座城市。", "I know no hotels there. You can choose another city."),
+    "no_hotels": ("那里没有可订的酒店。你可以换一座城市。", "I know no hotels there. You can choose another city."),
     "room_unavailable": (
-        "这种房型都订满了。您可以改房型或日期。",
+        "这种房型都订满了。你可以改房型或日期。",
         "No such room is left. Change the room or the date.",
     ),
     "no_place": (
         "这个地名找不到唯一的地方（{code}）。请换一个写法。",
         "That name leads to no single place ({code}). Spell it otherwise or name a town nearby.",
     ),
-    "setback": ("有一步没能完成（{code}）。您可以稍后再试。", "A step couldn't be done ({code}). Try again later."),
+    "setback": ("有一步没能完成（{code}）。你可以稍后再试。", "A step couldn't be done ({code}). Try again later."),
     "refused": ("我无法继续：{why}", "I can't go on: {why}"),
     "not_ready": ("我无法继续：没有一步可以现在做。", "I can't go on: none of the steps can be done now."),
 }

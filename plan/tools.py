@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from plan.model import Frozen, Place, RoomRule, RoomType, Trip, Weather
+from plan.model import MAX_NIGHTS, Frozen, Place, RoomRule, RoomType, Trip, Weather
 from plan.text import clean_line
 
 Details = Mapping[str, type]
@@ -100,7 +100,7 @@ class BookHotel(Frozen):
     hotel_id: str = Field(description="A hotel_id from the result of search_hotels", min_length=1, max_length=40)
     room_type: RoomType = Field(description="Room that the room rule gives for the weather")
     check_in: IsoDate
-    nights: int = Field(description="Nights of the trip", ge=1, le=30)
+    nights: int = Field(description="Nights of the trip", ge=1, le=MAX_NIGHTS)
 
 
 SET_PLAN_TEXT = """\

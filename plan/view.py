@@ -1,4 +1,4 @@
-"""What the person sees: closing reply, question, log, checklist, story, JSON, diagram. All from the records.
+"""What the person sees: closing reply, question, log, checklist, story, JSON. All from the records.
 
 The model's prose never is a source: it may stand beside, marked, unless it speaks of a stay that the ledger doesn't
 hold (P13). Knows nothing of terminals or colours, nor of the sentences themselves: see `words`.
@@ -17,7 +17,7 @@ from typing import Any
 from plan.conditions import Condition
 from plan.goal import read_goal
 from plan.hotels import CATALOGUE, same_place_name
-from plan.machine import PHASE_TABLE, STEP_TABLE, Run, Tally, apply
+from plan.machine import Run, Tally, apply
 from plan.model import (
     FINAL,
     Event,
@@ -58,6 +58,7 @@ from plan.words import (
 )
 
 COLUMNS = 110
+LOG_COLUMNS = 240
 MAX_PROSE_CHARACTERS = 400
 MAX_SAID_CHARACTERS = 300
 MAX_JUDGED_CHARACTERS = 4_000
@@ -104,6 +105,16 @@ def question(run: Run, offer: Offer) -> str:
 def invitation(run: Run) -> str:
     """What a person at a terminal is shown where a run needs them: they may answer at once, or leave it saved."""
     return f"{run.reply}\n{PARTS['answer'].say(run.language)}"
+
+
+def interrupted(run: Run | None, run_id: str | None, command: str) -> str:
+    """What a person who interrupts is told; `run` is how far it got, `run_id` the run that was to be resumed."""
+    begun = run.run_id if run else run_id
+    if begun is None:
+        return "interrupted before anything was done"
+    room = f"room {run.receipt.reference} is booked" if run and run.receipt else "nothing is booked"
+    booked = f" and {room}" if run else ""
+    return f"interrupted; the run is saved{booked}; to go on: {command} --resume {begun}"
 
 
 def _today(events: Sequence[Event]) -> date | None:
@@ -287,8 +298,8 @@ def _last_words(events: Sequence[Event]) -> str:
 
 
 def event_lines(run: Run, event: Event) -> list[str]:
-    """The log's lines for an event, each at most COLUMNS wide; `run` is the state after it."""
-    return [_cut(line, COLUMNS) for line in _told(run, event)]
+    """The log's lines for an event, each at most LOG_COLUMNS wide; `run` is the state after it."""
+    return [_cut(line, LOG_COLUMNS) for line in _told(run, event)]
 
 
 def _told(run: Run, event: Event) -> list[str]:
@@ -324,9 +335,10 @@ def _success_lines(run: Run, event: Event) -> list[str]:
 def _plan_lines(plan: Plan, language: str) -> list[str]:
     width = max(len(step.tool) for step in plan.steps)
     steps = (f"  {n}. {step.tool:{width}} {step.purpose}".rstrip() for n, step in enumerate(plan.steps, 1))
-    stay, rule = stay_words(plan.trip, language), rule_words(plan.rule, language)
+    rule = [rule_words(plan.rule, language)] if plan.step("book_hotel") else []
+    terms = ("；" if language == "zh" else "; ").join([stay_words(plan.trip, language), *rule])
     why = [LOG["why"].say(language, text=plan.reason)] if plan.reason else []
-    head = LOG["plan"].say(language, version=plan.version, city=plan.trip.city, stay=stay, rule=rule)
+    head = LOG["plan"].say(language, version=plan.version, city=plan.trip.city, terms=terms)
     return [" ".join(line.split("\n")) for line in (*why, head, *steps)]
 
 
@@ -486,32 +498,6 @@ def _segments(events: Iterable[Event]) -> list[float]:
         if event.at:
             spans[-1].append(datetime.fromisoformat(event.at))
     return [max(0.0, (span[-1] - span[0]).total_seconds()) if span else 0.0 for span in spans]
-
-
-def mermaid() -> str:
-    """The diagram of both machines, from their tables."""
-    run = _diagram("run", PHASE_TABLE, "planning")
-    return "\n".join(["stateDiagram-v2", *run, *_diagram("step", STEP_TABLE, "pending")])
-
-
-def _diagram(name: str, table: Mapping[Any, Any], start: str) -> list[str]:
-    """One machine. States that all lead on in the same ways share a choice node, which saves most of the arrows."""
-    ways: dict[str, dict[tuple[str, str], None]] = {}
-    for (state, event), target in table.items():
-        ways.setdefault(str(state), {})[event, str(target)] = None
-    alike: dict[frozenset[tuple[str, str]], list[str]] = {}
-    for state, out in ways.items():
-        alike.setdefault(frozenset(out), []).append(state)
-    lines = [f"[*] --> {start}"]
-    for states in alike.values():
-        source = states[0]
-        if len(states) > 1:
-            source = f"{name}_choice"
-            lines += [f"state {source} <<choice>>", *(f"{state} --> {source}" for state in states)]
-        lines += [f"{source} --> {target}: {event}" for event, target in ways[states[0]]]
-    ends = dict.fromkeys(str(target) for target in table.values() if str(target) not in ways)
-    lines += [f"{end} --> [*]" for end in ends]
-    return [f"    state {name} {{", *(f"        {line}" for line in lines), "    }"]
 
 
 # Columns.

@@ -404,8 +404,9 @@ def report(verdicts: Mapping[str, Mapping[str, Verdict]], as_json: bool) -> None
     for name, checks in verdicts.items():
         failed = sum(not v.holds for v in checks.values())
         print(f"{name}: {f'{failed} of {len(checks)} checks fail' if failed else f'all {len(checks)} checks hold'}")
+        width = max(map(len, checks), default=0)
         for check, v in checks.items():
-            print(f"{'pass' if v.holds else 'FAIL'}  {check:<24}  {v.at:<10}  {v.reason}")
+            print(f"{'pass' if v.holds else 'FAIL'}  {check:<{width}}  {v.at:<10}  {v.reason}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

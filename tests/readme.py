@@ -13,8 +13,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from plan import view
+from plan.machine import PHASE_TABLE, STEP_TABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -41,7 +42,33 @@ def transcript() -> str:
 
 def diagram() -> str:
     """The one diagram, drawn from the two tables of plan/machine.py."""
-    return f"```mermaid\n{view.mermaid().rstrip()}\n```"
+    return f"```mermaid\n{mermaid().rstrip()}\n```"
+
+
+def mermaid() -> str:
+    """The diagram of both machines, from their tables."""
+    run = _diagram("run", PHASE_TABLE, "planning")
+    return "\n".join(["stateDiagram-v2", *run, *_diagram("step", STEP_TABLE, "pending")])
+
+
+def _diagram(name: str, table: Mapping[Any, Any], start: str) -> list[str]:
+    """One machine. States that all lead on in the same ways share a choice node, which saves most of the arrows."""
+    ways: dict[str, dict[tuple[str, str], None]] = {}
+    for (state, event), target in table.items():
+        ways.setdefault(str(state), {})[event, str(target)] = None
+    alike: dict[frozenset[tuple[str, str]], list[str]] = {}
+    for state, out in ways.items():
+        alike.setdefault(frozenset(out), []).append(state)
+    lines = [f"[*] --> {start}"]
+    for states in alike.values():
+        source = states[0]
+        if len(states) > 1:
+            source = f"{name}_choice"
+            lines += [f"state {source} <<choice>>", *(f"{state} --> {source}" for state in states)]
+        lines += [f"{source} --> {target}: {event}" for event, target in ways[states[0]]]
+    ends = dict.fromkeys(str(target) for target in table.values() if str(target) not in ways)
+    lines += [f"{end} --> [*]" for end in ends]
+    return [f"    state {name} {{", *(f"        {line}" for line in lines), "    }"]
 
 
 def tree() -> str:

@@ -351,15 +351,15 @@ def chosen_scenarios(goal: str | None, rehearses: bool) -> tuple[list[Scenario],
     return playable, [s.id for s in known if s not in playable]
 
 
-def scene(goal: str) -> int:
-    """Plays one scenario and tells its whole story; without its id, names them all."""
-    chosen = [s for s in SCENARIOS if s.id == goal]
+def scene(wanted: str) -> int:
+    """Plays one scenario and tells its whole story; if there is none of that id, names them all."""
+    chosen = [s for s in SCENARIOS if s.id == wanted]
     if not chosen:
-        print("Scenes: " + " ".join(s.id for s in SCENARIOS), file=sys.stderr)
+        print(f"There is no scene {wanted!r}. Scenes: " + " ".join(s.id for s in SCENARIOS), file=sys.stderr)
         return 2
     pause = {"TRIP_RETRY_BASE_S": REHEARSAL_PAUSE_SECONDS}
     (trial,) = asyncio.run(trials_of(chosen, 1, settings_from(pause)))
-    print(trial.story, *trial.faults, sep="\n")
+    print(trial.story, *trial.faults, "(A scene keeps nothing: its run can't be shown or resumed.)", sep="\n")
     return 1 if trial.faults else 0
 
 

@@ -228,3 +228,11 @@ def test_fast_leaves_the_next_move_to_the_model_after_a_failure(cli: Cli) -> Non
     done = cli("--fast", "--date", "10-01", "--yes", env={"TRIP_PACE": "step"})
     assert done.code == 3
     assert cli("--show", "last", "--json").json["totals"]["model_calls"] == 2
+
+
+@pytest.mark.parametrize("option", ["--resume", "--show"])
+def test_a_run_that_is_named_by_nothing_is_a_bad_option_and_starts_no_run(cli: Cli, option: str) -> None:
+    done = cli(option, "", "--yes")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"agent.py: {option} RUN: which run? --runs lists them, and last is the latest\n"
+    assert "no run is saved in" in cli("--runs").out

@@ -284,4 +284,8 @@ async def test_today_is_asked_anew_for_each_request(stage: Stage) -> None:
 
 def test_a_run_that_is_not_there_is_named(tmp_path: Path, cli: Cli) -> None:
     done = cli("--resume", "nosuchrun", "--yes")
-    assert (done.code, done.out, done.err) == (2, "", f"agent.py: no saved run 'nosuchrun' in {tmp_path}/cli.db\n")
+    assert (done.code, done.out, done.err) == (
+        2,
+        "",
+        f"agent.py: no saved run 'nosuchrun' in {tmp_path}/cli.db; --runs lists those that are\n",
+    )

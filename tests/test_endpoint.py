@@ -604,3 +604,14 @@ async def test_two_runs_at_once_learn_one_rule_together(stage: Stage) -> None:
         runs = await asyncio.gather(*(agent.start(GOAL, manner()) for _ in range(2)))
     assert [run.phase.value for run in runs] == ["booked", "booked"]
     assert len(waiting) == 2
+
+
+async def test_calls_made_by_code_have_ids_that_the_strictest_endpoint_takes(stage: Stage) -> None:
+    def script(body: Body, n: int) -> Any:
+        if fault := short_ids_only(body):
+            return refused(fault)
+        message = next_of_state(body)
+        return {**message, "tool_calls": [{**c, "id": f"strictid{n}"} for c in message["tool_calls"]]}
+
+    heard = await over_http(stage, script, how=manner(TRIP_PACE="fast"))
+    assert (heard.outcome, len(heard.server.requests)) == (("booked", None), 2)

@@ -682,12 +682,12 @@ def test_what_isnt_one_future_date_is_refused_in_one_short_sentence(text: str, s
     ("when", "chinese", "english"),
     [
         ("2026-09-15", "9 月 15 日", "15 September"),
-        ("2027-09-09", "9 月 9 日", "9 September"),
+        ("2027-09-09", "2027 年 9 月 9 日", "9 September 2027"),
         ("2027-09-15", "2027 年 9 月 15 日", "15 September 2027"),
         ("2026-09-09", "2026 年 9 月 9 日", "9 September 2026"),
     ],
 )
-def test_a_date_is_written_with_its_year_only_if_a_reader_of_today_would_take_another(
+def test_a_date_is_written_with_its_year_unless_it_is_still_to_come_in_this_one(
     when: str, chinese: str, english: str
 ) -> None:
     assert date_in_words(date.fromisoformat(when), "zh", TODAY) == chinese

@@ -19,7 +19,7 @@ from plan.recovery import answer_event
 from plan.results import Accepted
 from plan.tools import local_tools
 from tests.conftest import GOAL, TODAY, Stage
-from tests.stand_ins import SCHEMAS, XIAN, ScriptedTools, act, at, in_turn, say, sensible, tool_call
+from tests.stand_ins import SCHEMAS, XIAN, ScriptedTools, act, at, failed, in_turn, say, sensible, tool_call
 
 ALL_SCHEMAS = {t["function"]["name"]: t["function"]["parameters"] for t in local_tools()} | SCHEMAS
 STEPS = ["search_location", "get_weather", "search_hotels", "book_hotel"]
@@ -188,8 +188,6 @@ async def test_trip_and_rule_are_fixed_until_the_person_speaks(stage: Stage) -> 
 
 
 def failed_window() -> Any:
-    from tests.stand_ins import failed
-
     return failed("out_of_forecast_window", first_date="2026-09-10", last_date="2026-09-25")
 
 

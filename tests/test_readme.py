@@ -135,7 +135,7 @@ def test_each_scene_shown_ends_as_it_should(scene: str) -> None:
 
 
 def test_both_languages_are_equally_complete() -> None:
-    english, chinese = TEXT.split("\n## 中文说明\n")
+    english, chinese = re.sub(r"<!-- tree -->.*<!-- /tree -->", "", TEXT, flags=re.DOTALL).split("\n## 中文说明\n")
     shared = re.compile(r"--[a-z][a-z-]+|`(?:OPENAI|TRIP|OPEN_METEO)_\w+`|\bP\d+\b|--scene [\w-]+|`\w+/\w+\.py`")
     once = english.replace(TEXT.split("\n## Change it\n")[1].split("\n## ")[0], "")
     without_tests = re.sub(r"held, among others, by.*?\n\n.*?\n", "", once, flags=re.DOTALL)

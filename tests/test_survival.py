@@ -350,7 +350,8 @@ def live_model(url: str) -> dict[str, str]:
 
 def resumed_as_told(live: Live, cli: Cli, **env: str) -> dict[str, Any]:
     """The run resumed by the command that the interruption named, which must be the last line."""
-    told = re.fullmatch(r"agent\.py: interrupted; to go on: python agent\.py (.*)", live.seen.splitlines()[-1])
+    last = live.seen.splitlines()[-1]  # after a question, on the line where the answer would stand
+    told = re.search(r"agent\.py: interrupted; the run is saved.*; to go on: python agent\.py (.*)$", last)
     assert told, live.seen
     assert "Traceback" not in live.seen
     assert live.left_behind == []

@@ -18,6 +18,7 @@ from plan.hotels import city_named, money_text, search_result
 from plan.machine import PHASE_TABLE, STEP_TABLE, Run, apply, replay
 from plan.model import Event, Offer, Phase, Receipt, RoomType, Trip
 from plan.words import ENDINGS, LOG, MODEL_STUCK, PARTS, STATES, WINDOW
+from tests.readme import mermaid
 
 TODAY = date(2026, 9, 10)
 COMMAND = "python agent.py"
@@ -458,7 +459,7 @@ def test_each_kind_of_event_makes_short_lines_in_a_log(language: str) -> None:
     for event in script.events:
         run = apply(run, event)
         lines += view.event_lines(run, event)
-    assert all(view._width(line) <= 110 and "\n" not in line for line in lines)  # noqa: SLF001
+    assert all(view._width(line) <= view.LOG_COLUMNS and "\n" not in line for line in lines)  # noqa: SLF001
     told = "\n".join(lines)
     for part in (
         "population, elevation",
@@ -588,7 +589,7 @@ def test_columns_of_runs_are_aligned_also_with_wide_characters() -> None:
 
 
 def test_the_diagram_shows_every_move_of_both_tables_and_no_other() -> None:
-    drawn = arrows(view.mermaid().splitlines())
+    drawn = arrows(mermaid().splitlines())
     moves = {
         (str(state), event, str(target))
         for table in (PHASE_TABLE, STEP_TABLE)
