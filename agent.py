@@ -23,7 +23,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -68,7 +67,8 @@ class Course:
         self.agent, self.manner, self.settings = agent, manner, manner.settings
         self.journal = Journal(agent.notebook, run_id, manner.listeners)
         self.record = self.journal.record
-        self.schemas = {t["function"]["name"]: t["function"]["parameters"] for t in agent.tools}
+        self.tools = agent.tools
+        self.schemas = {t["function"]["name"]: t["function"]["parameters"] for t in self.tools}
         self.deadline = time.monotonic() + self.settings.deadline_seconds
         self.is_fast = self.settings.pace == "fast"
         """Code carries out the steps that are determined, instead of asking the model for each."""
@@ -441,7 +441,8 @@ class Model:
 
     async def turn(self, course: Course) -> Turn | Trouble:
         """One request, and its answer read at the one door for replies."""
-        run, body, is_prompted = course.run, self.body(course, self.dialect), self.dialect.prompted
+        run, is_prompted = course.run, self.dialect.prompted
+        body, characters = self.request(course, self.dialect)
         limit_seconds = max(0.1, min(course.settings.model_timeout_seconds, course.seconds_left))
         try:
             async with asyncio.timeout(limit_seconds):
@@ -449,17 +450,17 @@ class Model:
         except TimeoutError:
             answer = Answer(0, f"no answer within {limit_seconds:.0f} s")
         known = frozenset(course.schemas)
-        return read_answer(answer, Expected(known, run.call_ids, run.turn + 1, len(as_json(body)), is_prompted))
+        return read_answer(answer, Expected(known, run.call_ids, run.turn + 1, characters, is_prompted))
 
-    def body(self, course: Course, dialect: Dialect) -> dict[str, Any]:
-        """What a dialect makes of the next request."""
-        return request(course.journal, course.manner.today(), self.endpoint, dialect, course.agent.tools)
+    def request(self, course: Course, dialect: Dialect) -> tuple[dict[str, Any], int]:
+        """What a dialect makes of the next request, and about how many characters."""
+        return request(course.journal, course.manner.today(), self.endpoint, dialect, course.tools)
 
     def adapt(self, trouble: Trouble, course: Course, spoken: Dialect) -> str | None:
         """Heeds an objection to what was said in a dialect: how, in words; None if it can't be said otherwise."""
         if spoken is not self.dialect:
             return "another run has found out how to say it"
-        found = otherwise(spoken, trouble.objections, partial(self.body, course))
+        found = otherwise(spoken, trouble.objections, lambda dialect: self.request(course, dialect)[0])
         if found is None:
             return None
         self.dialect, told = found

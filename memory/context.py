@@ -45,29 +45,33 @@ def history(events: Iterable[Event], provider: str | None = None) -> list[Messag
 
 def request_messages(
     events: Iterable[Event], block: str, provider: str, reserved_characters: int, limit_characters: int
-) -> list[Message]:
-    """The messages of the next request, at most `limit_characters` long together with what is reserved for tools.
+) -> tuple[list[Message], int]:
+    """The messages of the next request, and how long it is with what is reserved for tools: at most the limit.
 
     The oldest groups of calls and answers go first, whole and in large steps, so that a prompt cache keeps hitting.
     """
     (system, wish), *later = _groups(events, provider)
     head = [system, _cut(wish, limit_characters // GOAL_SHARE)]
     note, state = ({"role": "user", "content": text} for text in (LEFT_OUT, block))
-    room = limit_characters - reserved_characters - FRAME_CHARACTERS - _size([*head, note, state])
+    frame = reserved_characters + FRAME_CHARACTERS + _size([*head, note, state])
+    room = limit_characters - frame
     longest = max(LEAST_GROUP_CHARACTERS, min(room, limit_characters // GROUP_SHARE))
     groups = [_bounded(group, longest) for group in later]
-    start = _first_kept([_size(group) for group in groups], room)
+    sizes = [_size(group) for group in groups]
+    start = _first_kept(sizes, room)
     kept = [message for group in groups[start:] for message in group]
-    return [*head, *([note] if start else []), *kept, state]
+    return [*head, *([note] if start else []), *kept, state], frame + sum(sizes[start:])
 
 
 def request(
     journal: Journal, today: date, endpoint: Endpoint, dialect: Dialect, tools: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """The body of the next request of a run, as the endpoint wants to be spoken to."""
+) -> tuple[dict[str, Any], int]:
+    """The body of the next request of a run, as the endpoint wants to be spoken to, and about how long it is."""
     block, reserved = state_block(journal.run, today), tools_characters(dialect, tools)
-    messages = request_messages(journal.events, block, endpoint.provider, reserved, dialect.limit_characters)
-    return request_body(dialect, endpoint.model, messages, tools)
+    messages, characters = request_messages(
+        journal.events, block, endpoint.provider, reserved, dialect.limit_characters
+    )
+    return request_body(dialect, endpoint.model, messages, tools), characters
 
 
 def requests_sent(run_id: str, events: Sequence[Event]) -> dict[int, list[Message]]:
@@ -83,7 +87,7 @@ def requests_sent(run_id: str, events: Sequence[Event]) -> dict[int, list[Messag
             tools = len(as_json((event.details or {}).get("tools")))
         elif event.kind == "model_asked":
             block = state_block(run, date.fromisoformat(known["today"]))
-            sent[event.seq] = request_messages(events[:number], block, known["provider"], tools, LIMIT_CHARACTERS)
+            sent[event.seq], _ = request_messages(events[:number], block, known["provider"], tools, LIMIT_CHARACTERS)
     return sent
 
 

@@ -118,7 +118,7 @@ class Stage:
     def reply(self) -> Turn:
         block = prompts.state_block(self.run, TODAY)
         limit = self.dialect.limit_characters
-        messages = request_messages(self.events, block, "rehearsal", len(json.dumps(TOOLS)), limit)
+        messages, _ = request_messages(self.events, block, "rehearsal", len(json.dumps(TOOLS)), limit)
         body = request_body(self.dialect, "rehearsal", messages, TOOLS)
         self.bodies.append(json.loads(json.dumps(body)))
         expected = Expected(frozenset(SCHEMAS), self.run.call_ids, self.run.turn + 1, 0, self.dialect.prompted)
