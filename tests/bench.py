@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -166,6 +167,9 @@ async def with_ours(job: Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]
 
 
 KINDS = {"ours": with_ours, "bare": with_bare}
+
+MEMORY = "ours, MB per run"
+"""The one thing measured that isn't compared: its unit is another."""
 
 Samples = list[dict[str, float]]
 """One row per round: what was measured in it."""
@@ -352,7 +356,7 @@ def concurrent(rounds: int, bookings: int) -> Samples:
         for _ in range(rounds):
             ours, bare = (bench.measured(kind, "concurrent", bookings) for kind in KINDS)
             seconds = {"ours": ours["wall_seconds"], "bare": bare["wall_seconds"]}
-            rows.append(seconds | {"ours, MB per run": ours["mb_per_run"]})
+            rows.append(seconds | {MEMORY: ours["mb_per_run"]})
     return rows
 
 
@@ -372,7 +376,9 @@ def summed_up(rows: Samples) -> dict[str, dict[str, float]]:
             "median": statistics.median(values),
             "least": min(values),
             "most": max(values),
-            "ratio": statistics.median(value / row["bare"] for value, row in zip(values, rows, strict=True)),
+            "ratio": math.nan
+            if name == MEMORY
+            else statistics.median(v / row["bare"] for v, row in zip(values, rows, strict=True)),
         }
         for name, values in columns.items()
     }
@@ -411,7 +417,7 @@ def tables(figures: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
 
 
 def _figure(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) else "" if math.isnan(value) else f"{value:.3f}"
 
 
 if __name__ == "__main__":

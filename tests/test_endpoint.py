@@ -536,7 +536,7 @@ async def test_usage_that_was_not_told_is_estimated_and_marked_in_the_summary(st
     said = summary(heard.run, 0, 0)["usage"]
     assert said["estimated"] is True
     assert said["prompt_tokens"] == pytest.approx(
-        sum(len(as_json(body)) / 3 for body in heard.server.requests), rel=0.02
+        sum(len(as_json(body)) / 3 for body in heard.server.requests), rel=0.05
     )
 
 
