@@ -366,7 +366,10 @@ async def test_a_rate_limit_is_waited_for_and_asked_again(stage: Stage, header: 
     assert [0 < (e.details or {})["pause_seconds"] < 0.01 for e in heard.retries] == [True, True]
 
 
-@pytest.mark.parametrize("header", ["86400", format_datetime(datetime.now(UTC) + timedelta(days=9), usegmt=True)])
+IN_NINE_DAYS = format_datetime(datetime.now(UTC) + timedelta(days=9), usegmt=True)
+
+
+@pytest.mark.parametrize("header", ["86400", IN_NINE_DAYS], ids=["seconds", "date"])
 async def test_a_silly_wait_is_capped_and_ends_with_the_deadline(stage: Stage, header: str) -> None:
     slow = Reply({"error": {"message": "slow down"}}, 429, {"Retry-After": header})
     heard = await over_http(stage, lambda _body, _n: slow, how=manner(TRIP_DEADLINE_S=0.3))
