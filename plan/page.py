@@ -19,6 +19,7 @@ from plan.diagram import HALF_HEIGHT, HALF_WIDTH, HEIGHT, TURNING_POINT, WIDTH, 
 from plan.machine import Run, apply
 from plan.model import FINAL, Event, Offer, Plan
 from plan.page_template import TEMPLATES
+from plan.prose import false_claim
 from plan.text import as_json, clean, shortened
 from plan.words import PAGE, ROOMS, hotel_words, offer_words, rule_words, stay_words, total_words
 
@@ -232,7 +233,7 @@ class _Telling:
             number=run.turn,
             seconds=view.seconds_between(asked, event) if asked else None,
             tokens=f"{usage.get('prompt_tokens', 0):,} + {usage.get('completion_tokens', 0):,}",
-            left_out=view.false_claim(event.text or "", run.receipt),
+            left_out=false_claim(event.text or "", run.receipt),
             request=self._request(),
         )
         for call in event.calls or ():

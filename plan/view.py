@@ -11,11 +11,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from plan.conditions import Condition
-from plan.goal import read_goal
 from plan.hotels import CATALOGUE, same_place_name
 from plan.machine import Run, Tally, apply
 from plan.model import (
@@ -33,7 +31,8 @@ from plan.model import (
     Usage,
     Weather,
 )
-from plan.text import as_json, clean, clean_line
+from plan.prose import false_claim, speaks_of_booking
+from plan.text import as_json, clean_line
 from plan.words import (
     ASKING,
     ENDINGS,
@@ -61,7 +60,6 @@ COLUMNS = 110
 LOG_COLUMNS = 240
 MAX_PROSE_CHARACTERS = 400
 MAX_SAID_CHARACTERS = 300
-MAX_JUDGED_CHARACTERS = 4_000
 MAX_HOTELS = 6
 WINDOW_SPAN_DAYS = 15
 """From the first open day to the last: Open-Meteo sees 16 days, today among them."""
@@ -85,7 +83,7 @@ def closing(  # noqa: PLR0913, PLR0917 - an end has as many sides
     lines = [ending.happened.say(language, **values) + (PARTS["no_room"].say(language) if bare else "")]
     if code == "out_of_forecast_window":
         lines += [sentence.say(language, **values) for name, sentence in WINDOW.items() if values[name]]
-    if said and outcome is Phase.STOPPED and not BOOKED.search(_plain(said)):
+    if said and outcome is Phase.STOPPED and not speaks_of_booking(said):
         lines.append(PARTS["said"].say(language, text=clean_line(said, MAX_SAID_CHARACTERS)))
     lines += _facts(run, run.receipt or (run.offer if code in ("approval", "price_changed") else None), today)
     lines += [ending.next.say(language, **values), f"  {command} {ending.arguments.say(language, **values)}"]
@@ -223,68 +221,6 @@ def _facts(run: Run, room: Offer | Receipt | None, today: date | None) -> list[s
 
 
 # The model's prose.
-
-BOOKED = re.compile(
-    r"\bbook(?:ed|ings?)\b|\breserv(?:ed|ations?)\b|\bconfirmed\b|\ball set\b|\bsecured\b"
-    r"|[订訂定](?:了|好|到|妥|下|上|成|完|单|單)|[已完].{0,10}[订訂]|[预預][订訂定].{0,8}(?:成功|完成|确认|確認|妥)"
-    r"|成功|[办辦][妥好]|搞定|留好|下[单單]",
-    re.IGNORECASE | re.ASCII,
-)
-"""Words that may say that a room was taken. Denials match as well: what is true the records tell anyway."""
-
-REFERENCE_WORDS = re.compile(
-    r"\brefs?\b|\breference|\breceipt|\bvoucher|\bconfirmation|[确確][认認][号號码碼函]|[订訂单單编編][号號]|凭证|回执",
-    re.IGNORECASE | re.ASCII,
-)
-REFERENCE = re.compile(
-    r"\b(?:(?=\w*\d)(?=\w*[A-Za-z])\w{6,}|[A-Z]{2,}(?:-[A-Z\d]+)+|(?=[A-Z\d-]*\d)[A-Z][A-Z\d-]{3,}|\d{6,})\b",
-    re.ASCII,
-)
-"""What may be a reference: letters with digits, capitals joined by hyphens, a long number."""
-
-AMOUNT = re.compile(
-    r"(?:CNY|RMB|JPY|EUR|USD|[¥€$£]) ?(\d[\d,]*(?:\.\d+)?)"
-    r"|(\d[\d,]*(?:\.\d+)?) ?(?:CNY|RMB|JPY|EUR|USD|[¥€$£元円]|[欧日]元)"
-)
-"""A price, by the currency before or after it."""
-
-PER_NIGHT = re.compile(r"\b(?:a|per|each) night\b|每晚", re.IGNORECASE)
-
-
-def false_claim(text: str, receipt: Receipt | None) -> bool:
-    """Whether a text speaks of a booking that the receipt doesn't bear out. In doubt it does."""
-    if len(text) > MAX_JUDGED_CHARACTERS:
-        return True
-    plain = _plain(text)
-    known = {hotel.hotel_id for city in CATALOGUE for hotel in city.hotels}
-    references = {found.upper() for found in REFERENCE.findall(plain)} - known
-    speaks_of_one = bool(references or REFERENCE_WORDS.search(plain))
-    if receipt is None:
-        return speaks_of_one or BOOKED.search(plain) is not None
-    return (speaks_of_one and references != {receipt.reference}) or _contradicts(plain, receipt)
-
-
-def _contradicts(text: str, receipt: Receipt) -> bool:
-    """Whether dates, nights, room, hotel or price in a text are others than the receipt's."""
-    said = read_goal(PER_NIGHT.sub("", text), receipt.check_in)
-    stay = Trip(city="…", check_in=receipt.check_in, nights=receipt.nights).nights_of_stay
-    days = {*stay, receipt.check_in + timedelta(days=receipt.nights)}
-    rooms = {room.value for room in said.room_types}
-    hotels = {h.hotel_id for c in CATALOGUE for h in c.hotels if h.zh in text or h.en in text or h.hotel_id in text}
-    amounts = {Decimal("".join(found).replace(",", "")) for found in AMOUNT.findall(text)}
-    total = Decimal(receipt.total)
-    return bool(
-        {d.value for d in said.dates} - days
-        or (said.nights and said.nights.value != receipt.nights)
-        or (rooms and receipt.room_type not in rooms)
-        or hotels - {receipt.hotel_id}
-        or amounts - {total, total / receipt.nights}
-    )
-
-
-def _plain(text: str) -> str:
-    """A text without the dress that could hide a word: marks of emphasis, wide letters, invisible characters."""
-    return re.sub(r"[*_`~]+", "", unicodedata.normalize("NFKC", clean(text)))
 
 
 def _last_words(events: Sequence[Event]) -> str:
