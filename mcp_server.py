@@ -344,8 +344,8 @@ class Asked:
         """From free text, in whatever Unicode form and spacing it came."""
         text = tidy(text)
         name, *qualifiers = [part.strip() for part in re.split("[,，、]", text) if part.strip()] or [text]
-        if region := HAN_REGION.fullmatch(name):
-            qualifiers, name = [*qualifiers, region[1]], region[2]
+        if parted := HAN_REGION.fullmatch(name):
+            qualifiers, name = [*qualifiers, parted[1]], parted[2]
         return cls(text, name, tuple(qualifiers))
 
     def fits(self, hit: Place) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, timedelta
+from datetime import date
 
 from memory.store import Notebook
 from plan.hotels import money_text
-from plan.model import Event, Failure, Offer, Receipt, RoomType
+from plan.model import Event, Failure, Offer, Receipt, RoomType, days_from
 
 REFERENCE_ALPHABET = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Read aloud or copied by hand: without 0 O, 1 I L, and without U, which keeps words out."""
@@ -67,7 +67,7 @@ def book(
         earlier = notebook.receipt(run_id)
         if earlier is not None:
             return earlier if earlier == _receipt(earlier.reference, offer) else _already_booked(earlier)
-        nights = [offer.check_in + timedelta(days=n) for n in range(offer.nights)]
+        nights = days_from(offer.check_in, offer.nights)
         taken = _taken(notebook, [offer.hotel_id], nights)
         full = [n for n in nights if taken.get((offer.hotel_id, offer.room_type, n), 0) >= capacity]
         if full:

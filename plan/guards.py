@@ -368,7 +368,7 @@ def plan_faults(run: Run, arguments: Mapping[str, Any], today: date) -> list[str
     if run.plan and not run.unlocked:
         fixed = (("trip", stated.trip, run.plan.trip), ("room_rule", stated.room_rule, run.plan.rule))
         found += [
-            f"{name} is fixed: only the person can change it from {_short(old)}"
+            f"{name} is fixed: only the person can change it from {_told(old)}"
             for name, new, old in fixed
             if new != old
         ]
@@ -377,7 +377,7 @@ def plan_faults(run: Run, arguments: Mapping[str, Any], today: date) -> list[str
     return found
 
 
-def _short(value: Any) -> str:
+def _told(value: Any) -> str:
     return json.dumps(value.model_dump(mode="json"), ensure_ascii=False)
 
 

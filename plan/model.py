@@ -34,6 +34,11 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def days_from(first: date, number: int) -> tuple[date, ...]:
+    """So many days, one after the other."""
+    return tuple(first + timedelta(days=n) for n in range(number))
+
+
 class Trip(Frozen):
     """Where to, from which day, for how many nights."""
 
@@ -44,7 +49,7 @@ class Trip(Frozen):
     @property
     def nights_of_stay(self) -> tuple[date, ...]:
         """The dates slept there, one per night; the day of departure isn't among them."""
-        return tuple(self.check_in + timedelta(days=n) for n in range(self.nights))
+        return days_from(self.check_in, self.nights)
 
 
 class RoomCase(Frozen):

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from datetime import timedelta
 from decimal import Decimal
 
 from plan.goal import read_goal
 from plan.hotels import CATALOGUE
-from plan.model import Receipt, Trip
+from plan.model import Receipt, days_from
 from plan.text import clean
 
 MAX_JUDGED_CHARACTERS = 4_000
@@ -66,8 +65,7 @@ def false_claim(text: str, receipt: Receipt | None) -> bool:
 def _contradicts(text: str, receipt: Receipt) -> bool:
     """Whether dates, nights, room, hotel or price in a text are others than the receipt's."""
     said = read_goal(PER_NIGHT.sub("", text), receipt.check_in)
-    stay = Trip(city="…", check_in=receipt.check_in, nights=receipt.nights).nights_of_stay
-    days = {*stay, receipt.check_in + timedelta(days=receipt.nights)}
+    days = set(days_from(receipt.check_in, receipt.nights + 1))  # the day of departure among them
     rooms = {room.value for room in said.room_types}
     hotels = {h.hotel_id for c in CATALOGUE for h in c.hotels if h.zh in text or h.en in text or h.hotel_id in text}
     amounts = {Decimal("".join(found).replace(",", "")) for found in AMOUNT.findall(text)}

@@ -140,7 +140,7 @@ def _read_message(
     extra = {
         k: v for k, v in message.items() if (k not in known and v is not None) or (k == "content" and v == text == "")
     }
-    return Turn(text, _with_own_ids(calls, expected), usage, extra, "; ".join(filter(None, notes)) or None)
+    return Turn(text, _with_unique_ids(calls, expected), usage, extra, "; ".join(filter(None, notes)) or None)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
@@ -255,7 +255,7 @@ def own_id(turn: int, number: int) -> str:
     return f"call{turn:03}{number:02}"
 
 
-def _with_own_ids(calls: list[Call], expected: Expected) -> tuple[Call, ...]:
+def _with_unique_ids(calls: list[Call], expected: Expected) -> tuple[Call, ...]:
     """The calls with ids that are unique in the run; a provider's own id is kept where it can't meet one of ours."""
     taken, out = set(expected.taken_ids), []
     for n, call in enumerate(calls, 1):
