@@ -236,3 +236,22 @@ def test_a_run_that_is_named_by_nothing_is_a_bad_option_and_starts_no_run(cli: C
     assert (done.code, done.out) == (2, "")
     assert done.err == f"agent.py: {option} RUN: which run? --runs lists them, and last is the latest\n"
     assert "no run is saved in" in cli("--runs").out
+
+
+def modules_loaded(done: Finished) -> set[str]:
+    """Top-level modules that the agent's process imported."""
+    return {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in done.err.splitlines() if "import time:" in line}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--runs"], ["--show", "last"], ["--date", "someday"]], ids=" ".join)
+def test_what_needs_no_run_loads_neither_client(cli: Cli, words: list[str]) -> None:
+    assert cli("--yes").code == 0
+    loaded = modules_loaded(cli(*words, env={"PYTHONPROFILEIMPORTTIME": "1"}))
+    assert "pydantic" in loaded
+    assert not loaded & {"mcp", "openai", "httpx2", "jinja2"}
+
+
+def test_a_rehearsal_never_loads_the_client_of_a_model_it_does_not_ask(cli: Cli) -> None:
+    done = cli("--offline", "--yes", env={"PYTHONPROFILEIMPORTTIME": "1", "OPENAI_API_KEY": "k"})
+    assert done.code == 0
+    assert modules_loaded(done) & {"mcp", "openai"} == {"mcp"}

@@ -12,7 +12,7 @@ import pytest
 
 from agent import EXIT_CODES
 from plan.options import Settings, parser
-from tests.bench import sizes
+from tests.bench import KINDS, Bench, sizes
 from tests.conftest import ROOT
 from tests.readme import PARTS, README
 from tests.repeat import trials_of
@@ -73,6 +73,12 @@ def test_the_sizes_told_are_those_counted() -> None:
         assert sent == pytest.approx(found["characters"], rel=0.02), name
         assert longest == pytest.approx(found["longest request"], rel=0.02), name
         assert share == pytest.approx(100 * found["cacheable share"], abs=1), name
+
+
+def test_both_loops_of_the_bench_do_their_job() -> None:
+    with Bench() as bench:
+        cpu_seconds = {kind: bench.measured(kind, "warm", 2) for kind in KINDS}
+    assert all(seconds > 0 for seconds in cpu_seconds.values())
 
 
 def test_every_promise_names_a_test_that_exists() -> None:
