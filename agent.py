@@ -8,6 +8,7 @@ What may follow what, which call is allowed and whose move it is after a failure
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import logging
 import math
@@ -20,10 +21,11 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import import_module
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -243,12 +245,17 @@ class TripAgent:
         """The tools that the model is offered."""
         return [*local_tools(), *map(results.for_model, self.server.tools)]
 
+    def offer(self) -> dict[str, Any]:
+        """The tools that a run may begin with, and what they are recognised by; nothing while there is no server."""
+        if self.server.failure:
+            return {}
+        return {"tools": self.tools, "fingerprints": results.fingerprints(self.server.tools)}
+
     async def start(self, text: str, manner: Manner) -> Run:
         """A new run for a goal, driven to its end."""
         course = Course(self, secrets.token_hex(5), manner)
-        offered, approved = None if self.server.failure else self.tools, results.fingerprints(self.server.tools)
         with self.notebook.hold(course.run.run_id):
-            course.record(prompts.opening(text, manner.today(), self.model.provider, offered, approved))
+            course.record(prompts.opening(text, manner.today(), self.model.provider, self.offer()))
             return await course.drive()
 
     async def resume(self, run_id: str, text: str | None, manner: Manner) -> Run:
@@ -261,7 +268,9 @@ class TripAgent:
             course = Course(self, run_id, manner)
             if course.run.phase is Phase.BOOKED:
                 return replace(course.run, tally_before=course.run.tally)  # this process uses nothing for it
+            begun_without = not recovery.approved_tools(course.journal.events)
             details = {"today": manner.today().isoformat(), "provider": self.model.provider}
+            details |= self.offer() if begun_without else {}
             for event in recovery.resumption(course.run, text, manner.approved_beforehand, details):
                 course.record(event)
             if end := recovery.ended_by_person(course.run, text):
@@ -324,7 +333,9 @@ class ToolServer:
         if self._owner:
             if not self._ready.is_set():
                 self._owner.cancel()
-            await asyncio.wait([self._owner])
+            while not self._owner.done():  # a signal must not leave the server's process behind, half closed
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([self._owner])
 
     async def call(self, tool: str, arguments: Mapping[str, Any], limit_seconds: float) -> RemoteAnswer | Failure:
         """Calls a tool within a limit, past the SDK's check by the server's own schema: a pattern may never end."""
@@ -517,6 +528,7 @@ EXIT_CODES = {Phase.BOOKED: 0, Phase.ANSWERED: 0, Phase.NEEDS_USER: 3, Phase.DEC
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carries out a command; the exit code says how it ended (2: bad option, setting or run; 130: interrupted)."""
+    speak_at_all_costs()
     try:
         chosen = options.parsed(argv, DEFAULT_GOAL)
         settings = options.settings_from(environment(), fast=chosen.fast)
@@ -529,19 +541,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def escaped(error: UnicodeError) -> tuple[str, int]:
+    """What an encoding lacks, as JSON escapes it."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+def speak_at_all_costs() -> None:
+    """Makes both streams take every text: closed ones swallow it, and what one can't show is escaped."""
+    codecs.register_error("as_in_json", escaped)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="as_in_json")
+
+
 def tell(text: str, stream: TextIO, end: str = "\n") -> None:
-    """Prints at once. A reader who left, such as `head`, is no error."""
+    """Prints at once. A reader who left, such as `head`, is no error; a full disk changes nothing that was done."""
     try:
         print(text, end=end, file=stream, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or Python would try once more as it exits
+        if not isinstance(error, BrokenPipeError) and stream is not sys.stderr:
+            tell(f"agent.py: what was to be printed is lost: {error.strerror}; --show last tells it", sys.stderr)
 
 
 def environment() -> dict[str, str]:
     """Our variables from the environment, or else from `.env` beside this file. Empty ones count as unset."""
     from dotenv import dotenv_values
 
-    known = {**dotenv_values(HERE / ".env"), **os.environ}
+    try:
+        known = {**dotenv_values(HERE / ".env"), **os.environ}
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{HERE / '.env'} isn't UTF-8 text") from error
     return {name: value for name, value in known.items() if value}
 
 

@@ -83,7 +83,7 @@ def requests_sent(run_id: str, events: Sequence[Event]) -> dict[int, list[Messag
     for number, event in enumerate(events, 1):
         run = apply(run, event)
         known |= {name: value for name, value in (event.details or {}).items() if name in ("today", "provider")}
-        if event.kind == "run_started":
+        if (event.details or {}).get("tools"):
             tools = len(as_json((event.details or {}).get("tools")))
         elif event.kind == "model_asked":
             block = state_block(run, date.fromisoformat(known["today"]))

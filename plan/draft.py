@@ -45,7 +45,7 @@ def unread(reading: Reading) -> tuple[str, ...]:
 
 
 def _for_words(run: Run) -> dict[str, Any] | None:
-    """The plan that answers the person's latest words; None if the current one does."""
+    """The plan that answers the person's latest words, also where it is the old one again; None if that is open."""
     reading = wanted(run)
     if unread(reading) or not (reading.city and reading.check_in):
         return None
@@ -55,9 +55,6 @@ def _for_words(run: Run) -> dict[str, Any] | None:
     tools = _steps_towards(run, reading, rule)
     if run.plan is None:
         return _arguments(trip, rule, tools)
-    changed = (trip, rule, reading.wants_booking) != (run.plan.trip, run.plan.rule, run.wants_booking)
-    if not changed and run.phase is Phase.EXECUTING and run.open_steps:
-        return None
     missing = [tool for tool in tools if tool not in still_true(run, trip)]
     said = "; ".join(message.text for message in run.fresh)
     return _arguments(trip, rule, missing, f"the person said: {said}"[:400]) if missing else None

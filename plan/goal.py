@@ -52,9 +52,15 @@ class Reading:
     room_types: tuple[Said[RoomType], ...] = ()
     conditions: tuple[Said[Condition], ...] = ()
     unclear: frozenset[str] = frozenset()
-    """Of check_in, nights and rule, those that the text speaks of without settling them."""
+    """Of city, check_in, nights and rule, those that the text speaks of without settling them."""
     wants_booking: bool = True
     speaks_of_booking: bool = False
+    refuses_booking: bool = False
+    """It says in so many words that nothing is to be booked."""
+    instead_of: bool = False
+    """It names a room that isn't wanted: in a later message, one to be replaced."""
+    in_passing: bool = False
+    """It only says today, tomorrow or the like, and nothing of a stay: "I'll ask again tomorrow"."""
 
     @property
     def rule(self) -> Said[RoomRule] | None:
@@ -115,13 +121,19 @@ date         (?:WEEKDAY,? )?\bMONTH\.? ?DAY(?![:a-z])UNCOUNTED(?:,? YEAR)?BESIDE
 date         (?<![a-z\d.,/:+-])(?P<n>0[1-9]|1[0-2])-(?P<d>[0-3]\d)(?![/:-])UNCOUNTED
 about        左右|前后|之间|灵活|\bflexible\b|\bsome ?time\b
 about        (?<!how )(?<!what )\b(?:between|around|about)\b(?= (?:the )?(?:\d|MONTHS))
-relative:0   \btonight\b|今晚|(?<=\bfrom )today\b|(?<=\bin )today\b(?!')|今天(?=[起入住到])
+relative:0   \btonight\b|今晚|(?<=\bnights from )today\b|(?<=\bin )today\b(?!')|今天(?=[入住到])
 relative:2   \b(?:the )?day after tomorrow\b|(?<!大)后天
 relative:1   \btomorrow\b|明[天日晚]
 vague        WEEKDAY|\bweekend\b|周末|\b(?:next|last|this) (?:week|month|year)\b|[上下这]个?[周月]|[去明后]年|大后天
+vague        (?:推迟|延后|延迟|提前|往[前后]|[早晚]) ?COUNT ?个?(?:天|日|周|星期)
+vague        \bCOUNT (?:days?|weeks?) (?:later|earlier)\b
 vague        (?<!\d)\d\d?/\d\d?|(?<!\d)\d\d?\.\d\d?\.|\b\d\d?(?:st|nd|rd|th)\b|ALONENUM ?[日号](?![楼线店])
 price        (?<!\d)\d[\d.,]{0,9} ?(?:euros?|eur|dollars?|usd|yuan|元|块钱?|€)?[ /]?(?:(?:a|one|per) night|[每一] ?晚)
 price        (?:预算|[每一] ?晚上?) ?(?:不超过|最多|大?约|低于|预算)? ?[一每]?晚? ?[€$¥]? ?\d+
+some_nights  \b(?:twenty|thirty|forty|fifty)[ -]?(?:COUNT)?NIGHT
+some_nights  COUNTNIGHT (?:or (?:two|three|so|more)|longer|more|extra|earlier|later)\b
+some_nights  \b(?:add|plus|extend\w*)(?: (?:it|this|(?:my|the) \w+))?(?: (?:by|for))? COUNT(?: more| extra)?NIGHT
+some_nights  (?:延长|延住?|续住?|推迟|提前|[早前后]) ?COUNTNIGHT
 some_nights  (?:at least|at most|up to|max|another|至少|最多|不超过|[再多加另]住?) ?COUNT(?: more| extra)?NIGHT
 some_nights  COUNT ?(?:TO|or|或者?|、) ?COUNTNIGHT|ALONE(?:两|DIGIT){2}NIGHT|COUNT (?:more|extra|additional) nights?\b
 nights       (?<![月第\d.一二两三四五六七八九十])(?<!月 )(?P<c>COUNT)NIGHT
@@ -134,6 +146,7 @@ dry:rain     \bdry\b
 whether      \bwhether\b|\b(?:check|see|find out) if\b|是否|会不会|有没有|是不是
 else         \b(?:otherwise|or else|else)\b|否则|要?不然|不下(?:的话|就)|其他(?:情况|天气)|反之
 else         \bif (?:not|it (?:doesn't|does not|isn't|is not|won't|will not))\b(?= ?(?:[,.;:]|$|then\b|an?\b))
+if           \bunless\b(?=[^.;!?]* then\b)|除非(?=[^。；！？]*(?:那就|则|就))
 unless       \bunless\b|除非
 if           \bif\b|\bwhen\b(?= it)|如果|若是?|要是|假如|的话
 or           \bor\b|或者?|、|还是
@@ -469,11 +482,13 @@ def _named(patterns: Iterable[re.Pattern[str]], text: str, tokens: Sequence[Toke
     return found
 
 
-def _city(text: str, tokens: Sequence[Token]) -> Said[str] | None:
-    """The one place the text names; none if it names several. What a sentence starts with is only a second guess."""
+def _city(text: str, tokens: Sequence[Token]) -> dict[str, Any]:
+    """The one place the text names; unclear if it names several. What a sentence starts with is a second guess."""
     found = _named((KNOWN, *GONE_TO), text, tokens) or _named(STARTS_WITH, text, tokens)
     whole = [name for key, name in found.items() if not any(key != other and key in other for other in found)]
-    return Said(whole[0], whole[0]) if len(whole) == 1 else None
+    if len(whole) > 1:
+        return {"city": None, "unclear": {"city"}}
+    return {"city": Said(whole[0], whole[0]) if whole else None, "unclear": set()}
 
 
 @lru_cache(maxsize=64)
@@ -487,7 +502,7 @@ def read_goal(text: str, today: date) -> Reading:
     def words(token: Token) -> str:
         return text[token.start : token.end].strip(" ,，")
 
-    stay, rule = _stay(tokens, folded, words, today), _rule(letters, text)
+    stay, rule, city = _stay(tokens, folded, words, today), _rule(letters, text), _city(text, tokens)
     rooms = tuple(Said(token.value, words(token)) for letter, token in letters if letter == "r")
     refused = [match.end() for match in NO_BOOKING.finditer(folded)]
     refused = [end for end in refused if not any(t.kind == "room" and 0 <= t.start - end < 4 for t in tokens)]
@@ -495,13 +510,28 @@ def read_goal(text: str, today: date) -> Reading:
     han, latin = re.findall(r"[\u4e00-\u9fff]", text), re.findall(r"[A-Za-z]+", text)
     return Reading(
         language="zh" if han and len(han) >= len(latin) else "en",
-        city=_city(text, tokens),
         room_types=rooms,
         conditions=tuple(Said(token.value, words(token)) for token in tokens if token.kind == "condition"),
         wants_booking=not refused and (speaks or not WEATHER.search(folded)),
         speaks_of_booking=speaks,
-        **(stay | rule | {"unclear": frozenset(stay["unclear"] | rule.get("unclear", set()))}),
+        refuses_booking=bool(refused),
+        instead_of="x" in dict(letters),
+        in_passing=_in_passing(tokens, folded),
+        **{name: value for name, value in (stay | rule | city).items() if name != "unclear"},
+        unclear=frozenset(stay["unclear"] | rule.get("unclear", set()) | city["unclear"]),
     )
+
+
+OF_A_STAY = {"become", "move", "in", "from", "to", "nights", "room"}
+
+
+def _in_passing(tokens: Sequence[Token], folded: str) -> bool:
+    """Whether the only day is one like tomorrow, in a sentence that has more to it and says nothing of a stay."""
+    days = [token for token in tokens if token.kind in ("date", "span")]
+    if len(days) != 1 or {token.kind for token in tokens} & OF_A_STAY:
+        return False
+    said = folded[days[0].start : days[0].end]
+    return not any(map(str.isdigit, said)) and len(said) < len(folded.strip(" .!。！吧"))
 
 
 def amended(earlier: Reading, later: Reading) -> Reading:
@@ -510,6 +540,12 @@ def amended(earlier: Reading, later: Reading) -> Reading:
     def kept(part: str) -> Any:
         return getattr(later, part) or (None if part in later.unclear else getattr(earlier, part))
 
+    if later.instead_of and earlier.cases:
+        later = replace(later, cases=(), default=None, unclear=later.unclear | {"rule"})
+    if later.in_passing:
+        later = replace(later, dates=(), check_in=None)
+    if later.dates and not (later.check_in or later.nights):  # it may be the end of the stay that they move
+        later = replace(later, unclear=later.unclear | {"nights"})
     cases, default = later.cases, later.default
     if default is None and "rule" not in later.unclear:
         own = {case.value.condition for case in cases}
@@ -584,7 +620,9 @@ YES = (
     "|是|是的|好|好的|好吧|好啊|好呀|行|行吧|可以|可以的|确认|确认预订|同意|对|没问题|订|订吧|就订这个|批准"
 )
 NO = (
-    "no|n|nope|nah|cancel|decline|dont|do not|dont book|dont book it|do not book|stop|不|不了|不要|不要了|不用|不用了"
+    "no|n|nope|nah|cancel|cancel it|cancel that|cancel the booking|decline|dont|do not|dont book|dont book it"
+    "|do not book|dont book anything|do not book anything|no booking|stop|不|不了|不要|不要了|不用|不用了"
+    "|不需要了|不要订|不要订了|先别订|先不订|先不订了|别订了|不想订了|取消预订|取消订单"
     "|不行|不可以|不好|不同意|不订|不订了|不是|别|别订|否|取消|取消吧|算了|算了吧|拒绝"
 )
 

@@ -131,7 +131,7 @@ def bookable(run: Run) -> list[str]:
 def next_calls(run: Run) -> list[dict[str, Any]]:
     """The calls that are possible now, as far as they are determined: what a refusal and the state block point to."""
     proposal = draft(run)
-    if proposal or run.plan is None or run.phase is Phase.REPLANNING:
+    if proposal or run.plan is None or run.phase is Phase.REPLANNING or (run.fresh and not run.open_steps):
         return [{"tool": "set_plan", **({"arguments": proposal} if proposal else {})}]
     run = replace(run, turn=run.turn + 1)  # the next reply will have seen what this one has found
     steps = [s.tool for s in run.current_plan.open_steps if s.status is StepStatus.PENDING]
@@ -211,8 +211,10 @@ def _acceptable_plan(s: Situation) -> Failure | None:
 
 
 def _plan_first(s: Situation) -> Failure | None:
-    if s.call.tool == "set_plan" or s.run.plan:
+    if s.call.tool == "set_plan" or (s.run.plan and not (s.run.fresh and s.call.tool == "book_hotel")):
         return None
+    if s.run.plan:  # what they said may change anything: what was planned before isn't booked on it
+        return Failure("plan_required", "the person has said more since; call set_plan so that the plan answers it")
     return Failure("plan_required", "call set_plan first, with trip, room_rule and steps")
 
 
@@ -363,6 +365,8 @@ def plan_faults(run: Run, arguments: Mapping[str, Any], today: date) -> list[str
     readings = [goal.read_goal(message.text, message.said_on) for message in run.said]
     if readings:
         found += goal.contradictions(reduce(goal.amended, readings), stated.trip, stated.room_rule)
+    if run.fresh and run.plan and readings[-1].refuses_booking and "book_hotel" in tools:
+        found.append(f'"{brief(run.fresh[-1].text)}" asks for no booking, but the plan books')
     if run.plan and not stated.reason:
         found.append("reason: say why the plan is replaced")
     if run.plan and not run.unlocked:

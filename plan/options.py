@@ -40,7 +40,7 @@ class UsageError(Exception):
 
 def _url(value: str) -> str:
     parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:  # `port` refuses what is none
         raise ValueError("a whole URL is needed, such as https://host/path")
     return value.rstrip("/")
 
@@ -59,7 +59,7 @@ class Settings(BaseModel):
     model: str = Field("gpt-4.1-mini", alias="OPENAI_MODEL", min_length=1)
     tool_calling: Literal["auto", "native", "prompt"] = Field("auto", alias="TRIP_TOOL_CALLING")
     database: Path | None = Field(None, alias="TRIP_DB")
-    today: date | None = Field(None, alias="TRIP_TODAY")
+    today: date | None = Field(None, alias="TRIP_TODAY", ge=date(2000, 1, 1), le=date(2999, 12, 31))
     max_turns: int = Field(24, alias="TRIP_MAX_TURNS", ge=1, le=1_000)
     token_budget: int = Field(60_000, alias="TRIP_TOKEN_BUDGET", ge=1)
     deadline_seconds: Seconds = Field(600.0, alias="TRIP_DEADLINE_S")

@@ -20,6 +20,7 @@ from plan.machine import Run, apply
 from plan.model import FINAL, Event, Offer, Plan
 from plan.page_template import TEMPLATES
 from plan.prose import false_claim
+from plan.recovery import approved_tools
 from plan.text import as_json, clean, shortened
 from plan.words import PAGE, ROOMS, hotel_words, offer_words, rule_words, stay_words, total_words
 
@@ -137,7 +138,7 @@ def page(run: Run, events: Sequence[Event], requests: Mapping[int, Request] | No
         turning_point=TURNING_POINT,
         plans=[_plan_card(plan, run) for plan in view.versions(run)],
         items=_items(run, events, requests or {})[:MAX_ITEMS],
-        tools=[_tool(tool.get("function", {})) for tool in details.get("tools") or ()],
+        tools=[_tool(tool.get("function", {})) for tool in (approved_tools(events) or {}).get("tools") or ()],
     )
 
 

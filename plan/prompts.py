@@ -6,7 +6,7 @@ last, in the state block, which is rebuilt for each request and not kept. Knows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -14,7 +14,7 @@ from plan.goal import read_goal
 from plan.guards import next_calls
 from plan.machine import Run
 from plan.model import Event, Offer, Phase, Plan
-from plan.text import as_json, fitting, shortened
+from plan.text import as_json, fitting
 
 SYSTEM = """\
 You plan a trip and book one hotel room, by calling tools. The code checks every call; only its records count.
@@ -42,8 +42,8 @@ def state_block(run: Run, today: date) -> str:
     """What the model needs to know now, bounded: day, words of the person, plan, facts, what may come next."""
     lines = [
         f"[agent] State. Today is {today.isoformat()}, {today:%A}.",
-        f"The person wants: {shortened(run.goal, MAX_GOAL_CHARACTERS)}",
-        *(f"The person then said: {shortened(m.text, MAX_GOAL_CHARACTERS)}" for m in run.said[1:][-1:]),
+        f"The person wants: {fitting(run.goal, MAX_GOAL_CHARACTERS)}",
+        *(f"The person then said: {fitting(m.text, MAX_GOAL_CHARACTERS)}" for m in run.said[1:][-1:]),
         *_plan_lines(run.plan),
         *_fact_lines(run),
         _next_line(run),
@@ -59,21 +59,17 @@ def reminder(run: Run) -> str:
     return f"[agent] Still open: {open_steps}. A text does none of it. {_next_line(run)}"
 
 
-def opening(
-    text: str,
-    today: date,
-    provider: str,
-    tools: Sequence[Mapping[str, Any]] | None,
-    fingerprints: Mapping[str, str] | None,
-) -> Event:
-    """What is recorded when a run starts: all that stays the same in each of its requests, and what it approved."""
+def opening(text: str, today: date, provider: str, offer: Mapping[str, Any]) -> Event:
+    """What is recorded when a run starts: all that stays the same in each of its requests.
+
+    `offer` holds the tools and their fingerprints, or nothing if there is no server; then a resume brings them.
+    """
     details = {
         "today": today.isoformat(),
         "language": read_goal(text, today).language,
         "provider": provider,
         "system": SYSTEM,
-        "tools": tools,
-        "fingerprints": fingerprints if tools else None,
+        **offer,
     }
     return Event("run_started", text=text, details=details)
 
@@ -110,7 +106,7 @@ def _hotel_line(hotel: Mapping[str, Any]) -> str:
 
 def _next_line(run: Run) -> str:
     """What may come next, as calls in full wherever they are determined."""
-    if run.all_done and not run.unlocked:
+    if run.all_done:
         return "Everything is done. Say so to the person, briefly."
     possible = next_calls(run)
     calls = ", or ".join(map(_call_line, possible))

@@ -136,7 +136,7 @@ def retry_after_seconds(header: str | None, now: datetime) -> float | None:
     except ValueError:
         try:
             until = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         wait = ((until if until.tzinfo else until.replace(tzinfo=UTC)) - now).total_seconds()
     return wait if 0 <= wait < float("inf") else None
@@ -273,10 +273,15 @@ def said_instead(run: Run) -> str | None:
     return next((e.details["said"] for e in run.turn_failures if e.details and "said" in e.details), None)
 
 
+def approved_tools(events: Iterable[Event]) -> Mapping[str, Any] | None:
+    """The tools that a run began with, and their fingerprints; None if it has met no server yet."""
+    return next((e.details for e in events if e.details and e.details.get("tools")), None)
+
+
 def changed_tools(events: Iterable[Event], tools: Sequence[Mapping[str, Any]]) -> Failure | None:
     """Why a run can't go on with a server's tools: they aren't those that it began with, and so approved."""
-    began = next((e.details for e in events if e.details and e.details.get("fingerprints")), None)
-    if began is None:
+    began = approved_tools(events)
+    if not (began and began.get("fingerprints")):
         return None
     before, now = began["fingerprints"], fingerprints(tools)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]

@@ -194,7 +194,7 @@ def read_arguments(raw: Any) -> tuple[Mapping[str, Any], str | None]:
     for _ in range(3):
         if not isinstance(value, str):
             break
-        text = FENCE.sub(r"\1", value.strip())
+        text = _unfenced(value.strip())
         if not text:
             return {}, None
         try:
@@ -208,7 +208,9 @@ def read_arguments(raw: Any) -> tuple[Mapping[str, Any], str | None]:
     return cleaned(value), None
 
 
-FENCE = re.compile(r"\A```[a-z]*\s*(.*?)\s*```\Z", re.DOTALL)
+def _unfenced(text: str) -> str:
+    fenced = len(text) > len("``````") and text.startswith("```") and text.endswith("```")
+    return re.sub(r"\A[a-z]+", "", text[3:-3]).strip() if fenced else text
 
 
 def _refuse_constant(name: str) -> Any:

@@ -26,7 +26,19 @@ MAX_DEPTH = 24
 
 def clean(text: str) -> str:
     """The text in NFC without unwanted characters, trimmed."""
-    return unicodedata.normalize("NFC", UNWANTED.sub("", whole(text))).strip()
+    return unicodedata.normalize("NFC", _stream_safe(UNWANTED.sub("", whole(text)))).strip()
+
+
+MAX_MARKS = 30
+"""Combining marks kept on one letter: Unicode's stream-safe text (UAX #15); more take quadratic time to normalise."""
+
+
+def _stream_safe(text: str) -> str:
+    marks, kept = 0, []
+    for character in text if not text.isascii() else ():
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        kept += [character] if marks <= MAX_MARKS else []
+    return "".join(kept) or text
 
 
 def whole(text: str) -> str:

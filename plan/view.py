@@ -32,6 +32,7 @@ from plan.model import (
     Weather,
 )
 from plan.prose import false_claim, speaks_of_booking
+from plan.recovery import approved_tools
 from plan.text import as_json, clean_line
 from plan.words import (
     ASKING,
@@ -345,12 +346,11 @@ def _counts(tally: Tally, seconds: float) -> dict[str, Any]:
 
 def record(run: Run, events: Sequence[Event], messages: list[dict[str, Any]]) -> dict[str, Any]:
     """The object of `--show RUN --json`: the summary, and everything that it was made of."""
-    started = events[0].details or {} if events else {}
     return {
         **summary(run, (_segments(events) or [0.0])[-1], elapsed_seconds(events)),
         "goal": run.goal,
         "messages": messages,
-        "tools": started.get("tools"),
+        "tools": (approved_tools(events) or {}).get("tools"),
         "events": [event.as_dict() for event in events],
         "plans": [_plan_record(plan) for plan in versions(run)],
     }

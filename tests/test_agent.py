@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,9 +15,11 @@ from typing import Any
 import pytest
 
 import agent
-from tests.conftest import Cli, Finished
+from memory.store import Notebook
+from tests.conftest import ROOT, Cli, Finished
 from tests.evaluate import judge
 from tests.stand_ins import DRY, RAINY, SNOWY, UNKNOWN, ChatServer, OpenMeteoServer, loopback
+from tests.test_recipes import copied
 
 ENGLISH = (
     "Xi'an, two nights from 15 September. Check that day's weather first:"
@@ -255,3 +260,41 @@ def test_a_rehearsal_never_loads_the_client_of_a_model_it_does_not_ask(cli: Cli)
     done = cli("--offline", "--yes", env={"PYTHONPROFILEIMPORTTIME": "1", "OPENAI_API_KEY": "k"})
     assert done.code == 0
     assert modules_loaded(done) & {"mcp", "openai"} == {"mcp"}
+
+
+ODD_SETTINGS = [
+    ({"OPENAI_BASE_URL": "http://127.0.0.1:99999/v1"}, "OPENAI_BASE_URL"),
+    ({"OPENAI_BASE_URL": "http://host:abc/v1"}, "OPENAI_BASE_URL"),
+    ({"TRIP_TODAY": "9999-12-30"}, "TRIP_TODAY"),
+]
+
+
+@pytest.mark.parametrize(("env", "name"), ODD_SETTINGS)
+def test_a_setting_that_cannot_be_is_one_line(cli: Cli, env: dict[str, str], name: str) -> None:
+    done = cli("--sample-weather", env={"OPENAI_API_KEY": "k", **env})
+    assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
+    assert done.err.startswith(f"agent.py: {name}=")
+
+
+def test_a_terminal_that_shows_no_chinese_gets_a_booking_all_the_same(cli: Cli) -> None:
+    done = cli("--yes", "--json", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.code, done.json["trip"]["city"]) == (0, "西安")
+
+
+@pytest.mark.parametrize(("streams", "code"), [(">/dev/full", 0), ("2>&-", 0), (">&-", 0)])
+def test_a_stream_that_takes_nothing_changes_nothing_that_was_done(tmp_path: Path, streams: str, code: int) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TRIP_DB": str(tmp_path / "t.db")}
+    command = f"'{sys.executable}' agent.py --offline --yes {streams}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    with Notebook.open(tmp_path / "t.db", create=False) as notebook:
+        assert notebook.runs()[0].outcome == "booked"
+
+
+def test_an_env_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    copy = copied(tmp_path / "copy")
+    (copy.home / ".env").write_bytes(b"TRIP_DB=/tmp/caf\xe9.db\n")
+    code, told = copy.run("python agent.py --runs")
+    assert (code, told) == (2, f"agent.py: {copy.home / '.env'} isn't UTF-8 text\n")

@@ -18,6 +18,7 @@ from plan import hotels, recovery
 from plan.model import RoomType
 from tests.conftest import GOAL, TODAY, Cli, Played, Stage, manner
 from tests.stand_ins import ScriptedEndpoint, act, at, tool_call
+from tests.test_guards import PLAN
 from tests.test_survival import Launch, launching, shared_tools  # noqa: F401 - fixtures
 
 BOOK = {"hotel_id": "XA-BELL", "room_type": "suite", "check_in": "2026-09-15", "nights": 2}
@@ -258,6 +259,40 @@ def test_at_a_terminal_a_run_that_needs_the_person_asks_them_in_place_until_they
     assert live.ended() == code
     assert live.out.count('"run_id"') == 1
     assert ('"check_in": "2026-09-20"' in live.out) == (code == 0)
+
+
+# Words that no plan has answered yet
+
+OLD_CALL = act(tool_call("book_hotel", BOOK))
+
+
+@pytest.mark.parametrize("words", ["改成 9 月 16 日", "改去北京", "住三晚", "订标准间", "I've changed my mind"])
+async def test_nothing_is_booked_on_a_plan_from_before_the_persons_last_words(stage: Stage, words: str) -> None:
+    waiting = await stage.run(how=unattended())
+    played = await went_on(stage, waiting, words, manner(), lambda _body, _n: OLD_CALL)
+    assert bookings(stage) == []
+    assert set(played.codes("book_hotel")) == {"approval_needed", "plan_required"}
+
+
+async def test_words_that_change_nothing_are_planned_once_more_and_booked(stage: Stage) -> None:
+    waiting = await stage.run(how=unattended())
+    played = await went_on(stage, waiting, "go on then", manner())
+    assert (played.outcome, bookings(stage)) == (("booked", None), [("XA-BELL", "2026-09-15", "1360.00")])
+
+
+async def test_a_plan_that_books_against_words_that_refuse_it_is_refused(stage: Stage) -> None:
+    waiting = await stage.run(how=unattended())
+    again = act(tool_call("set_plan", {**PLAN, "reason": "the person said something"}))
+    played = await went_on(stage, waiting, "Please don't book a room after all.", manner(), lambda _b, _n: again)
+    assert bookings(stage) == []
+    assert "asks for no booking" in played.failure("bad_plan").message
+
+
+@pytest.mark.parametrize("words", ["不要订了", "先别订", "don't book anything", "取消预订"])
+async def test_a_refusal_in_more_than_a_word_is_a_no(stage: Stage, words: str) -> None:
+    waiting = await stage.run(how=unattended())
+    played = await went_on(stage, waiting, words, manner())
+    assert (played.outcome, bookings(stage)) == (("declined", "declined"), [])
 
 
 # Days

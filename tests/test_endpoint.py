@@ -339,6 +339,7 @@ HEADERS = [
     ("35-date-without-a-zone", "Thu, 10 Sep 2026 00:00:09", 9.0),
     ("35-negative", "-1", None),
     ("35-words", "abc", None),
+    ("35-impossible-zone", "Wed, 21 Oct 2026 07:28:00 +999999999999999", None),
     ("35-nan", "nan", None),
     ("35-infinite", "inf", None),
     ("35-empty", "", None),

@@ -2,7 +2,9 @@
 
 import re
 import time
+from collections.abc import Mapping
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -121,7 +123,7 @@ def test_a_date_without_a_year_is_the_next_such_day(text: str, today: str, check
         ("后天，西安，一晚", "09-12"),
         ("今晚西安", "09-10"),
         ("今天入住西安，两晚", "09-10"),
-        ("two nights in Lyon from today", "09-10"),
+        ("Lyon, two nights from today", "09-10"),
         ("今天就订：9月15日去北京住两晚", "09-15"),
         ("I'd like to book today: two nights in Paris from 15 September", "09-15"),
         ("Check the weather on 14 September, stay from 15 September", "09-15"),
@@ -813,3 +815,64 @@ def test_a_plain_no_is_a_no(text: str) -> None:
 def test_anything_else_is_neither(text: str) -> None:
     assert not is_yes(text)
     assert not is_no(text)
+
+
+UNREAD_NIGHTS = [
+    "西安, 15 September, twenty-one nights, standard",
+    "西安, 15 September, thirty nights, standard",
+    "西安, 15 September, for a night or two, standard",
+]
+
+
+@pytest.mark.parametrize("text", UNREAD_NIGHTS)
+def test_a_number_of_nights_that_code_cannot_count_is_left_unread(text: str) -> None:
+    assert read(text).nights is None
+
+
+LATER = [
+    ("9 月 18 日退房", {"nights": 3}),
+    ("check out on 18 September instead", {"nights": 3}),
+    ("住到 9 月 18 日", {"nights": 3}),
+    ("推迟一天", {"check_in": "2026-09-16"}),
+    ("晚两天入住", {"check_in": "2026-09-17"}),
+    ("two days later please", {"check_in": "2026-09-17"}),
+    ("不去西安了，去北京", {"city": "北京"}),
+    ("Beijing instead of Xi'an", {"city": "Beijing"}),
+    ("西安换成北京", {"city": "北京"}),
+    ("add one night", {"nights": 3}),
+    ("stay a night longer", {"nights": 3}),
+    ("extend it by one night", {"nights": 3}),
+    ("延长一晚", {"nights": 3}),
+    ("明天再查一次", {}),
+    ("I'll ask again tomorrow; go on for now", {}),
+    ("今晚我要确认，请继续", {}),
+]
+
+
+@pytest.mark.parametrize(("message", "changes"), LATER, ids=[message for message, _ in LATER])
+def test_the_plan_that_a_later_message_means_is_never_refused(message: str, changes: Mapping[str, Any]) -> None:
+    trip = Trip.model_validate({"city": "西安", "check_in": "2026-09-15", "nights": 2, **changes})
+    rule = RoomRule.model_validate({"default": "standard", "when": [{"condition": "rain", "room_type": "suite"}]})
+    assert contradictions(amended(read(CHINESE), read(message)), trip, rule) == ()
+
+
+@pytest.mark.parametrize("message", ["deluxe instead of suite", "没有套房就豪华间"])
+def test_a_room_in_place_of_another_changes_only_that_case(message: str) -> None:
+    trip = Trip.model_validate({"city": "西安", "check_in": "2026-09-15", "nights": 2})
+    rule = RoomRule.model_validate({"default": "standard", "when": [{"condition": "rain", "room_type": "deluxe"}]})
+    assert contradictions(amended(read(CHINESE), read(message)), trip, rule) == ()
+
+
+UNLESS = [
+    "Xi'an, 15 September, two nights. A suite, unless it is sunny, then a standard room.",
+    "西安9月15日住两晚，套房，除非晴天，那就标准间。",
+]
+
+
+@pytest.mark.parametrize("text", UNLESS)
+def test_unless_with_a_then_is_a_case_of_its_own(text: str) -> None:
+    rule = read(text).rule
+    assert rule
+    assert {condition: rule.value.room_for(condition).value for condition in Condition} == {
+        condition: "standard" if condition is Condition.CLEAR else "suite" for condition in Condition
+    }

@@ -6,6 +6,7 @@ Numbers in the names of cases are those of the field reports that they come from
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from plan.arguments import faults, fit
 from plan.dialect import objections_in
 from plan.model import Turn, Usage
-from plan.replies import MAX_CALLS, Answer, Expected, Remedy, Trouble, read_answer
+from plan.replies import MAX_CALLS, Answer, Expected, Remedy, Trouble, read_answer, read_arguments
 from plan.text import as_json, cleaned, fitting
 from tests.conftest import Stage
 from tests.stand_ins import act, at, completion, in_turn, say, tool_call
@@ -669,3 +670,10 @@ def test_what_is_cleaned_can_be_encoded_whatever_it_was() -> None:
         "a": ["nan", "-inf", 1.5, True, None, ""]
     }
     assert as_json(cleaned(deep(900))).count("a") < 30
+
+
+@pytest.mark.parametrize("arguments", ["```" + " " * 40_000 + "x", {"name": "a" + "\u0301\u0316" * 40_000}])
+def test_no_reply_takes_long_to_read(arguments: Any) -> None:
+    began = time.process_time()
+    read_arguments(arguments)
+    assert time.process_time() - began < 0.5
