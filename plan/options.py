@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plan.goal import date_in_words, read_date
+from plan.guards import MAX_DAYS_AHEAD
 from plan.machine import Listener
 from plan.recovery import Budget
 
@@ -170,6 +171,8 @@ def goal_of(chosen: argparse.Namespace, today: date, template: str) -> str:
         day = read_date(chosen.date, today) if chosen.date is not None else None
     except ValueError as error:
         raise UsageError(f"--date {chosen.date}: {error}") from error
+    if day and day > today + timedelta(days=MAX_DAYS_AHEAD):
+        raise UsageError(f"--date {chosen.date}: it is more than {MAX_DAYS_AHEAD} days away; today is {today}")
     return template.format(date=date_in_words(day, "zh", today) if day else DEFAULT_DATE)
 
 

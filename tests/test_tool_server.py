@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,21 @@ async def test_servers_are_closed_in_any_order_and_from_any_task() -> None:
     for opened_server in servers:
         await asyncio.create_task(opened_server.close())
     assert found == [Accepted(PLACE, ()), Accepted(PLACE, ())]
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 5, 8, 13])
+async def test_a_signal_while_a_server_is_closed_leaves_no_process(tmp_path: Path, turns: int) -> None:
+    one = server("honest", marker=str(tmp_path))
+    await one.open()
+    closing = asyncio.ensure_future(one.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    with suppress(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.shield(closing), 15)
+    if not turns:  # it hadn't begun to close
+        await one.close()
+    assert [line for line in processes("args") if str(tmp_path) in line] == []
 
 
 async def test_a_server_is_a_process_group_of_its_own_so_that_ctrl_c_does_not_reach_it(tmp_path: Path) -> None:
@@ -290,6 +305,15 @@ async def test_a_run_is_resumed_only_with_the_tools_it_began_with_and_a_new_run_
     assert (changed.outcome, changed.requests) == (("stopped", "server_changed"), [])
     assert (await play(notebook, server(later))).outcome == ("booked", None)
     assert (await play(notebook, server(first), changed)).outcome == ("booked", None)
+
+
+async def test_a_run_begun_without_a_server_is_held_to_the_tools_that_it_meets_first(notebook: Notebook) -> None:
+    absent = await play(notebook, ToolServer(["/nonexistent"], {}))
+    assert absent.outcome == ("stopped", "server_gone")
+    begun = await play(notebook, server("honest"), absent, TRIP_MAX_TURNS=2)
+    assert begun.outcome == ("stopped", "budget_exhausted")
+    changed = await play(notebook, server("reworded"), begun)
+    assert (changed.outcome, changed.requests) == (("stopped", "server_changed"), [])
 
 
 async def test_runs_on_one_connection_each_compare_with_what_they_began_with(notebook: Notebook) -> None:
