@@ -107,6 +107,7 @@ BAD_COMMANDS: list[tuple[tuple[str, ...], dict[str, str], str]] = [
     (("--date", "2026-02-30"), {}, "2026-02-30"),
     (("--date", "yesterday"), {}, "yesterday"),
     (("--date", "2026-09-01"), {}, "has passed"),
+    (("--date", "2028-02-29"), {}, "more than 500 days away"),
     (("",), {}, "goal"),
     (("   ",), {}, "goal"),
     (("--offline", "--live"), {}, "--live"),
