@@ -528,7 +528,7 @@ EXIT_CODES = {Phase.BOOKED: 0, Phase.ANSWERED: 0, Phase.NEEDS_USER: 3, Phase.DEC
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carries out a command; the exit code says how it ended (2: bad option, setting or run; 130: interrupted)."""
-    speak_at_all_costs()
+    prepare_streams()
     try:
         chosen = options.parsed(argv, DEFAULT_GOAL)
         settings = options.settings_from(environment(), fast=chosen.fast)
@@ -548,7 +548,7 @@ def escaped(error: UnicodeError) -> tuple[str, int]:
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
-def speak_at_all_costs() -> None:
+def prepare_streams() -> None:
     """Makes both streams take every text: closed ones swallow it, and what one can't show is escaped."""
     codecs.register_error("as_in_json", escaped)
     for name in ("stdout", "stderr"):

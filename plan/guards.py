@@ -131,7 +131,7 @@ def bookable(run: Run) -> list[str]:
 def next_calls(run: Run) -> list[dict[str, Any]]:
     """The calls that are possible now, as far as they are determined: what a refusal and the state block point to."""
     proposal = draft(run)
-    if proposal or run.plan is None or run.phase is Phase.REPLANNING or (run.fresh and not run.open_steps):
+    if proposal or run.plan is None or run.fresh or run.phase is Phase.REPLANNING:
         return [{"tool": "set_plan", **({"arguments": proposal} if proposal else {})}]
     run = replace(run, turn=run.turn + 1)  # the next reply will have seen what this one has found
     steps = [s.tool for s in run.current_plan.open_steps if s.status is StepStatus.PENDING]
@@ -211,11 +211,13 @@ def _acceptable_plan(s: Situation) -> Failure | None:
 
 
 def _plan_first(s: Situation) -> Failure | None:
-    if s.call.tool == "set_plan" or (s.run.plan and not (s.run.fresh and s.call.tool == "book_hotel")):
+    if s.call.tool == "set_plan":
         return None
-    if s.run.plan:  # what they said may change anything: what was planned before isn't booked on it
+    if s.run.plan is None:
+        return Failure("plan_required", "call set_plan first, with trip, room_rule and steps")
+    if s.run.fresh and s.call.tool == "book_hotel":  # what they said may change anything
         return Failure("plan_required", "the person has said more since; call set_plan so that the plan answers it")
-    return Failure("plan_required", "call set_plan first, with trip, room_rule and steps")
+    return None
 
 
 def _replan_first(s: Situation) -> Failure | None:
