@@ -8,7 +8,6 @@ What may follow what, which call is allowed and whose move it is after a failure
 from __future__ import annotations
 
 import asyncio
-import codecs
 import json
 import logging
 import math
@@ -541,22 +540,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def escaped(error: UnicodeError) -> tuple[str, int]:
-    """What an encoding lacks, as JSON escapes it."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
-
-
 def prepare_streams() -> None:
-    """Makes both streams take every text: closed ones swallow it, and what one can't show is escaped."""
-    codecs.register_error("as_in_json", escaped)
+    """Makes both streams take every text: in UTF-8 whatever the locale says; a closed one swallows it."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="as_in_json")
+            stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def tell(text: str, stream: TextIO, end: str = "\n") -> None:
