@@ -32,6 +32,11 @@ def draft(run: Run) -> dict[str, Any] | None:
     return _after_failure(run) if run.phase is Phase.REPLANNING else None
 
 
+def unanswered(run: Run) -> bool:
+    """Whether the person has said something of the trip that no plan has answered yet."""
+    return any(goal.read_goal(message.text, message.said_on).speaks_of_trip for message in run.fresh)
+
+
 def wanted(run: Run) -> Reading:
     """What the person wants: the plan's trip and rule, if there is one, changed by what they said since."""
     readings = [goal.read_goal(message.text, message.said_on) for message in run.fresh]
@@ -45,7 +50,7 @@ def unread(reading: Reading) -> tuple[str, ...]:
 
 
 def _for_words(run: Run) -> dict[str, Any] | None:
-    """The plan that answers the person's latest words, also where it is the old one again; None if that is open."""
+    """The plan that answers the person's latest words; None if they leave it open, or if the old one goes on."""
     reading = wanted(run)
     if unread(reading) or not (reading.city and reading.check_in):
         return None
@@ -55,6 +60,8 @@ def _for_words(run: Run) -> dict[str, Any] | None:
     tools = _steps_towards(run, reading, rule)
     if run.plan is None:
         return _arguments(trip, rule, tools)
+    if not unanswered(run) and run.phase is Phase.EXECUTING and run.open_steps:
+        return None
     missing = [tool for tool in tools if tool not in still_true(run, trip)]
     said = "; ".join(message.text for message in run.fresh)
     return _arguments(trip, rule, missing, f"the person said: {said}"[:400]) if missing else None

@@ -63,6 +63,12 @@ class Reading:
     """It only says today, tomorrow or the like, and nothing of a stay: "I'll ask again tomorrow"."""
 
     @property
+    def speaks_of_trip(self) -> bool:
+        """Whether it says anything that a plan is made of, clearly or not."""
+        stay = self.city or self.dates or self.impossible or self.nights or self.unclear
+        return bool(stay or self.room_types or self.conditions or self.refuses_booking)
+
+    @property
     def rule(self) -> Said[RoomRule] | None:
         """The room rule. Where two rooms go by weather and no default is said, the plainer is the default."""
         rooms = {case.value.room_type for case in self.cases}

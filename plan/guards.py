@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from plan import goal
 from plan.arguments import faults, fit
 from plan.conditions import Condition
-from plan.draft import draft
+from plan.draft import draft, unanswered
 from plan.failures import SETTLED_BY_PERSON
 from plan.hotels import city_named, distance_km, same_place_name
 from plan.machine import Run, signature, still_true
@@ -131,7 +131,7 @@ def bookable(run: Run) -> list[str]:
 def next_calls(run: Run) -> list[dict[str, Any]]:
     """The calls that are possible now, as far as they are determined: what a refusal and the state block point to."""
     proposal = draft(run)
-    if proposal or run.plan is None or run.fresh or run.phase is Phase.REPLANNING:
+    if proposal or run.plan is None or run.phase is Phase.REPLANNING or unanswered(run):
         return [{"tool": "set_plan", **({"arguments": proposal} if proposal else {})}]
     run = replace(run, turn=run.turn + 1)  # the next reply will have seen what this one has found
     steps = [s.tool for s in run.current_plan.open_steps if s.status is StepStatus.PENDING]
@@ -215,7 +215,7 @@ def _plan_first(s: Situation) -> Failure | None:
         return None
     if s.run.plan is None:
         return Failure("plan_required", "call set_plan first, with trip, room_rule and steps")
-    if s.run.fresh and s.call.tool == "book_hotel":  # what they said may change anything
+    if s.call.tool == "book_hotel" and unanswered(s.run):
         return Failure("plan_required", "the person has said more since; call set_plan so that the plan answers it")
     return None
 

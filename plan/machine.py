@@ -197,8 +197,8 @@ class Run:
 
     @property
     def all_done(self) -> bool:
-        """Whether the plan answers all that the person said and has nothing open or failed."""
-        return bool(self.plan and not self.fresh and not self.plan.open_steps and not self.plan.failed_step)
+        """Whether the plan has nothing open or failed."""
+        return bool(self.plan and not self.plan.open_steps and not self.plan.failed_step)
 
 
 Listener = Callable[[Run, Event], None]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
+from plan.draft import unanswered
 from plan.goal import read_goal
 from plan.guards import next_calls
 from plan.machine import Run
@@ -106,7 +107,7 @@ def _hotel_line(hotel: Mapping[str, Any]) -> str:
 
 def _next_line(run: Run) -> str:
     """What may come next, as calls in full wherever they are determined."""
-    if run.all_done:
+    if run.all_done and not unanswered(run):
         return "Everything is done. Say so to the person, briefly."
     possible = next_calls(run)
     calls = ", or ".join(map(_call_line, possible))

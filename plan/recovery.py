@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from plan import goal, prompts
+from plan.draft import unanswered
 from plan.failures import FAILURES, SETTLED_BY_PERSON, SEVERITY, Branch
 from plan.guards import Verdict, next_calls
 from plan.hotels import city_named
@@ -160,18 +161,23 @@ def ending(run: Run, budget: Budget, *, out_of_time: bool, closing_words: bool =
 
     Without `closing_words` a finished plan ends the run at once, without asking the model for its last sentence.
     """
-    if run.all_done and not closing_words:
+    if _done(run) and not closing_words:
         return settled(run, _end_of_plan(run))
     ends = (rule(run) for rule in ENDINGS)
     end = next((e for e in ends if e), None) or _out_of_budget(run, budget, out_of_time)
     return settled(run, end) if end else None
 
 
+def _done(run: Run) -> bool:
+    """Whether the plan is carried out and the person has asked for nothing else since."""
+    return run.all_done and not unanswered(run)
+
+
 def settled(run: Run, end: End) -> End:
     """The end that a run has earned: a receipt counts whatever happens afterwards, and so does a finished plan."""
     if run.receipt:
         return End(Phase.BOOKED)
-    if run.all_done and end.outcome is Phase.STOPPED:
+    if _done(run) and end.outcome is Phase.STOPPED:
         return _end_of_plan(run)
     return end
 
@@ -207,7 +213,7 @@ def _plans_refused(run: Run) -> End | None:
 def _plan_done(run: Run) -> End | None:
     """After the last step the model is asked once more; whatever it says then, the plan is done."""
     mends_a_plan = run.refused_plans and not run.receipt
-    return _end_of_plan(run) if run.all_done and run.idle_turns and not mends_a_plan else None
+    return _end_of_plan(run) if _done(run) and run.idle_turns and not mends_a_plan else None
 
 
 def _end_of_plan(run: Run) -> End:

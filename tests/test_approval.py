@@ -266,7 +266,7 @@ def test_at_a_terminal_a_run_that_needs_the_person_asks_them_in_place_until_they
 OLD_CALL = act(tool_call("book_hotel", BOOK))
 
 
-@pytest.mark.parametrize("words", ["改成 9 月 16 日", "改去北京", "住三晚", "订标准间", "I've changed my mind"])
+@pytest.mark.parametrize("words", ["改成 9 月 16 日", "改去北京", "住三晚", "订标准间", "改去拉萨"])
 async def test_nothing_is_booked_on_a_plan_from_before_the_persons_last_words(stage: Stage, words: str) -> None:
     waiting = await stage.run(how=unattended())
     played = await went_on(stage, waiting, words, manner(), lambda _body, _n: OLD_CALL)
@@ -274,10 +274,23 @@ async def test_nothing_is_booked_on_a_plan_from_before_the_persons_last_words(st
     assert set(played.codes("book_hotel")) == {"approval_needed", "plan_required"}
 
 
-async def test_words_that_change_nothing_are_planned_once_more_and_booked(stage: Stage) -> None:
+async def test_words_that_change_nothing_let_the_plan_go_on(stage: Stage) -> None:
     waiting = await stage.run(how=unattended())
-    played = await went_on(stage, waiting, "go on then", manner())
+    played = await went_on(stage, waiting, "go on then", manner(), lambda _body, n: OLD_CALL if n == 1 else None)
     assert (played.outcome, bookings(stage)) == (("booked", None), [("XA-BELL", "2026-09-15", "1360.00")])
+
+
+@pytest.mark.parametrize("pace", ["step", "fast"])
+async def test_a_finished_plan_does_not_swallow_what_the_person_asks_for_next(stage: Stage, pace: str) -> None:
+    how = manner(TRIP_PACE=pace)
+    told = await stage.run(goal="What will the weather in Xi'an be on 15 September?", how=how)
+    played = await went_on(stage, told, "Book two nights there, a standard room", how)
+    assert (told.outcome, played.outcome) == (("answered", None), ("booked", None))
+
+
+async def test_thanks_for_an_answer_leave_it_an_answer(stage: Stage) -> None:
+    told = await stage.run(goal="What will the weather in Xi'an be on 15 September?")
+    assert (await went_on(stage, told, "Thanks a lot!", manner())).outcome == ("answered", None)
 
 
 async def test_a_plan_that_books_against_words_that_refuse_it_is_refused(stage: Stage) -> None:
