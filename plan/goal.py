@@ -57,6 +57,8 @@ class Reading:
     speaks_of_booking: bool = False
     refuses_booking: bool = False
     """It says in so many words that nothing is to be booked."""
+    asks_for_change: bool = False
+    """It has a word of changing something, whatever it may be."""
     instead_of: bool = False
     """It names a room that isn't wanted: in a later message, one to be replaced."""
     in_passing: bool = False
@@ -66,7 +68,7 @@ class Reading:
     def speaks_of_trip(self) -> bool:
         """Whether it says anything that a plan is made of, clearly or not."""
         stay = self.city or self.dates or self.impossible or self.nights or self.unclear
-        return bool(stay or self.room_types or self.conditions or self.refuses_booking)
+        return bool(stay or self.room_types or self.conditions or self.refuses_booking or self.asks_for_change)
 
     @property
     def rule(self) -> Said[RoomRule] | None:
@@ -469,6 +471,9 @@ NO_BOOKING = re.compile(
     r"|(?:不|别|无需|不用|不必|不要|不想)(?:预?订|预定|下单)(?!的)|[只仅](?:是|想|要)?(?:查|看|问|告诉|想知道|了解)",
     re.ASCII,
 )
+CHANGE = re.compile(
+    r"[改换]|取消|推迟|提前|\b(?:chang|switch|mov|cancel|instead|rather|different|another)\w*", re.ASCII
+)
 BOOKING = re.compile(r"\b(?:book|reserv|stay|hotel|room)\w*|订|预定|住|酒店|房", re.ASCII)
 WEATHER = re.compile(r"\b(?:weather|forecast|temperature)\b|天气|气温", re.ASCII)
 
@@ -521,6 +526,7 @@ def read_goal(text: str, today: date) -> Reading:
         wants_booking=not refused and (speaks or not WEATHER.search(folded)),
         speaks_of_booking=speaks,
         refuses_booking=bool(refused),
+        asks_for_change=CHANGE.search(folded) is not None,
         instead_of="x" in dict(letters),
         in_passing=_in_passing(tokens, folded),
         **{name: value for name, value in (stay | rule | city).items() if name != "unclear"},

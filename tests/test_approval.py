@@ -266,7 +266,9 @@ def test_at_a_terminal_a_run_that_needs_the_person_asks_them_in_place_until_they
 OLD_CALL = act(tool_call("book_hotel", BOOK))
 
 
-@pytest.mark.parametrize("words", ["改成 9 月 16 日", "改去北京", "住三晚", "订标准间", "改去拉萨"])
+@pytest.mark.parametrize(
+    "words", ["改成 9 月 16 日", "改去北京", "住三晚", "订标准间", "改去拉萨", "I've changed my mind"]
+)
 async def test_nothing_is_booked_on_a_plan_from_before_the_persons_last_words(stage: Stage, words: str) -> None:
     waiting = await stage.run(how=unattended())
     played = await went_on(stage, waiting, words, manner(), lambda _body, _n: OLD_CALL)
