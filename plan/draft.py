@@ -62,7 +62,9 @@ def _for_words(run: Run) -> dict[str, Any] | None:
         return _arguments(trip, rule, tools)
     if not unanswered(run) and run.phase is Phase.EXECUTING and run.open_steps:
         return None
-    missing = [tool for tool in tools if tool not in still_true(run, trip)]
+    booking = run.plan.step("book_hotel")
+    stale = {"search_hotels"} if booking and booking.last_code == "room_unavailable" else set()
+    missing = [tool for tool in tools if tool in stale or tool not in still_true(run, trip)]
     said = "; ".join(message.text for message in run.fresh)
     return _arguments(trip, rule, missing, f"the person said: {said}"[:400]) if missing else None
 

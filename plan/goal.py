@@ -59,6 +59,7 @@ class Reading:
     """It says in so many words that nothing is to be booked."""
     asks_for_change: bool = False
     """It has a word of changing something, whatever it may be."""
+    is_question: bool = False
     instead_of: bool = False
     """It names a room that isn't wanted: in a later message, one to be replaced."""
     in_passing: bool = False
@@ -134,7 +135,10 @@ relative:2   \b(?:the )?day after tomorrow\b|(?<!大)后天
 relative:1   \btomorrow\b|明[天日晚]
 vague        WEEKDAY|\bweekend\b|周末|\b(?:next|last|this) (?:week|month|year)\b|[上下这]个?[周月]|[去明后]年|大后天
 vague        (?:推迟|延后|延迟|提前|往[前后]|[早晚]) ?COUNT ?个?(?:天|日|周|星期)
-vague        \bCOUNT (?:days?|weeks?) (?:later|earlier)\b
+vague        \bCOUNT (?:days?|weeks?) (?:later|earlier)\b|\bin (?:COUNT (?:days?|weeks?)|MONTHS)\b(?! ?\d)
+vague        国庆|中秋|春节|元旦|圣诞|\b(?:christmas|easter|new year)\b
+vague        顺延|月[底初]|COUNT ?(?:天|周|个?星期|个?月)[之以]?后
+some_nights  住 ?COUNT ?(?:天|周)|\bfor COUNT (?:days|weeks?)\b
 vague        (?<!\d)\d\d?/\d\d?|(?<!\d)\d\d?\.\d\d?\.|\b\d\d?(?:st|nd|rd|th)\b|ALONENUM ?[日号](?![楼线店])
 price        (?<!\d)\d[\d.,]{0,9} ?(?:euros?|eur|dollars?|usd|yuan|元|块钱?|€)?[ /]?(?:(?:a|one|per) night|[每一] ?晚)
 price        (?:预算|[每一] ?晚上?) ?(?:不超过|最多|大?约|低于|预算)? ?[一每]?晚? ?[€$¥]? ?\d+
@@ -154,10 +158,11 @@ dry:rain     \bdry\b
 whether      \bwhether\b|\b(?:check|see|find out) if\b|是否|会不会|有没有|是不是
 else         \b(?:otherwise|or else|else)\b|否则|要?不然|不下(?:的话|就)|其他(?:情况|天气)|反之
 else         \bif (?:not|it (?:doesn't|does not|isn't|is not|won't|will not))\b(?= ?(?:[,.;:]|$|then\b|an?\b))
-if           \bunless\b(?=[^.;!?]* then\b)|除非(?=[^。；！？]*(?:那就|则|就))
+if           \bunless\b(?=[^.;!?]* (?:then|in (?:which|that) case)\b)|除非(?=[^。；！？]*(?:那就|则|就))
 unless       \bunless\b|除非
 if           \bif\b|\bwhen\b(?= it)|如果|若是?|要是|假如|的话
 or           \bor\b|或者?|、|还是
+maybe        天气(?:不太?|很|较)?[好差糟]|\bunlikely\b|\b(?:isn't|is not) (?:forecast|expected|likely|predicted)\b
 maybe        \b(?:sold out|available|unavailable|prefer\w*|ideally)\b|没有 ?(?:就|的话|了)|最好|售罄|满房
 become       (?:改|换|调整?|变更|挪|推迟|提前|延期?)(?:[期到为至]|成(?!都))+
 become       \bmake (?:it|that)\b|\bbut\b(?= (?:on |the )?\d)
@@ -166,6 +171,7 @@ move         \b(?:chang|mov|postpon|shift|switch|reschedul|push)\w*
 unfit        不行|不可以|没空|\b(?:doesn't|does not|won't|will not) work\b
 not          \b(?:not|no|never|without|cannot|instead of|rather than|\w{2,6}n't)\b
 not          不(?!过|错|超|仅|同|论|管|如|丹)|没(?!问题|关系)|(?<!特)别(?!墅)|无(?=[雨雪雾])|取消
+out          \bending\b|\bback\b(?= (?:on )?(?:the )?(?:\d|MONTHS))
 out          \bcheck(?:ing|s)?[ -]?out\b|\b(?:leav|depart|return)\w*|退房|离店|离开|返程
 in           \bcheck(?:ing|s)?[ -]?in\b|\barriv\w*|入住|抵达
 from         \b(?:from|start|starting|begin|beginning)\b|从|自
@@ -173,6 +179,7 @@ since        起|开始
 bound        \b(?:before|after|by|since)\b|[之以]?[前后]
 other        \b(?:born|birthday|deadline|fl(?:y|ight)\w*|trains?|meeting|conference|wedding|concert|visa|pay\w*)\b
 other        \btoday is\b|今天是|生日|出生|截止|航班|火车|高铁|开会|会议|婚礼|演唱会|签证|付款
+other        \b(?:ask|remind|wait)\b|\b(?:try|come|check) (?:again|back)\b|再(?:来?[问查试说]|联系|决定)
 to           TO
 stop         [!?;。\n]|\.(?!\d)
 pause        (?<!\d),|[,:](?!\d)|\bbut\b|而是|但是?
@@ -468,9 +475,12 @@ ORIGIN = re.compile(r"(?:\bfrom|\bleav(?:e|ing)|从|离开) ?$")
 NO_BOOKING = re.compile(
     r"\b(?:don't|do not|without|no need to|not) (?:book|booking|reserve)\b(?! (?:before|until|unless|if|more))"
     r"|\bno (?:booking|reservation)s?\b|\b(?:just|only) (?:tell|check|show|want to know|the weather|curious|asking)\b"
+    r"|\bcancel (?:everything|(?:my|the) trip)\b|\b(?:don't|do not) want to go\b|\bno hotel\b|\bhold off\b"
+    r"|取消(?:这次|这个|我的)?(?:行程|旅行|旅程)|不(?:想)?去了(?!，?去)"
     r"|(?:不|别|无需|不用|不必|不要|不想)(?:预?订|预定|下单)(?!的)|[只仅](?:是|想|要)?(?:查|看|问|告诉|想知道|了解)",
     re.ASCII,
 )
+QUESTION = re.compile(r"\?|吗|多少|为什么|\b(?:why|how much|what would)\b", re.ASCII)
 CHANGE = re.compile(
     r"[改换]|取消|推迟|提前|\b(?:chang|switch|mov|cancel|instead|rather|different|another)\w*", re.ASCII
 )
@@ -525,8 +535,9 @@ def read_goal(text: str, today: date) -> Reading:
         conditions=tuple(Said(token.value, words(token)) for token in tokens if token.kind == "condition"),
         wants_booking=not refused and (speaks or not WEATHER.search(folded)),
         speaks_of_booking=speaks,
-        refuses_booking=bool(refused),
+        refuses_booking=bool(refused) or is_no(text),
         asks_for_change=CHANGE.search(folded) is not None,
+        is_question=QUESTION.search(folded) is not None,
         instead_of="x" in dict(letters),
         in_passing=_in_passing(tokens, folded),
         **{name: value for name, value in (stay | rule | city).items() if name != "unclear"},
@@ -554,8 +565,13 @@ def amended(earlier: Reading, later: Reading) -> Reading:
 
     if later.instead_of and earlier.cases:
         later = replace(later, cases=(), default=None, unclear=later.unclear | {"rule"})
+    if later.is_question and not later.asks_for_change:  # what is only asked about is no order, nor is it denied
+        spoken = {"check_in": later.dates, "nights": later.nights, "rule": later.room_types}
+        asked = frozenset(part for part, said in spoken.items() if said)
+        later = replace(later, dates=(), check_in=None, nights=None, cases=(), default=None)
+        later = replace(later, unclear=later.unclear | asked)
     if later.in_passing:
-        later = replace(later, dates=(), check_in=None)
+        later = replace(later, dates=(), check_in=None, unclear=later.unclear | {"check_in"})
     if later.dates and not (later.check_in or later.nights):  # it may be the end of the stay that they move
         later = replace(later, unclear=later.unclear | {"nights"})
     cases, default = later.cases, later.default
@@ -574,8 +590,15 @@ def amended(earlier: Reading, later: Reading) -> Reading:
         nights=kept("nights"),
         cases=cases,
         default=default,
-        wants_booking=later.wants_booking and (earlier.wants_booking or later.speaks_of_booking),
+        wants_booking=_still_wants(earlier, later),
     )
+
+
+def _still_wants(earlier: Reading, later: Reading) -> bool:
+    """Whether a booking is wanted after a message; a word of the weather ends that only for another day or place."""
+    if later.refuses_booking or (not later.wants_booking and (later.dates or later.city)):
+        return False
+    return earlier.wants_booking or later.speaks_of_booking
 
 
 def read_date(text: str, today: date) -> date:

@@ -142,7 +142,7 @@ def _call_of(run: Run, tool: str) -> dict[str, Any]:
     """A call in full; what is the model's to choose stands there as a proposal."""
     known, call = determined(run, tool), {"tool": tool}
     if tool == "book_hotel":
-        first, *others = bookable(run) or ["a hotel_id of the search"]
+        first, *others = bookable(run) or [h["hotel_id"] for h in run.evidence["search_hotels"].data["hotels"]]
         return {**call, "arguments": {"hotel_id": first, **known}, **({"or_hotel_id": others} if others else {})}
     return {**call, "arguments": known or {"name": f"another name for {run.current_plan.trip.city}"}}
 

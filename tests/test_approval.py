@@ -290,6 +290,22 @@ async def test_a_finished_plan_does_not_swallow_what_the_person_asks_for_next(st
     assert (told.outcome, played.outcome) == (("answered", None), ("booked", None))
 
 
+async def test_a_room_that_is_free_again_is_found_by_a_new_search(stage: Stage) -> None:
+    sold_out = await stage.run(how=manner(TRIP_ROOMS=0))
+    played = await went_on(stage, sold_out, "再试一次", manner())
+    assert (sold_out.outcome, played.outcome) == (("needs_user", "room_unavailable"), ("booked", None))
+
+
+@pytest.mark.parametrize("words", ["不", "不要订了", "cancel my trip"])
+async def test_a_no_where_nothing_was_offered_books_nothing_though_yes_was_said_beforehand(
+    stage: Stage, words: str
+) -> None:
+    sold_out = await stage.run(how=manner(TRIP_ROOMS=0))
+    played = await went_on(stage, sold_out, words, manner(), lambda _body, _n: OLD_CALL)
+    assert bookings(stage) == []
+    assert "plan_required" in played.codes("book_hotel")
+
+
 async def test_thanks_for_an_answer_leave_it_an_answer(stage: Stage) -> None:
     told = await stage.run(goal="What will the weather in Xi'an be on 15 September?")
     assert (await went_on(stage, told, "Thanks a lot!", manner())).outcome == ("answered", None)

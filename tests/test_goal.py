@@ -876,3 +876,61 @@ def test_unless_with_a_then_is_a_case_of_its_own(text: str) -> None:
     assert {condition: rule.value.room_for(condition).value for condition in Condition} == {
         condition: "standard" if condition is Condition.CLEAR else "suite" for condition in Condition
     }
+
+
+MEANT = {"city": "西安", "check_in": "2026-09-15", "nights": 2}
+NOT_AN_ORDER = [
+    "套房多少钱？",
+    "why a suite?",
+    "标准间有窗吗",
+    "三晚多少钱？",
+    "好的，我9月16日再来问",
+    "ask me again on 12 September",
+    "明天再查一次",
+]
+
+
+@pytest.mark.parametrize("message", NOT_AN_ORDER)
+def test_what_is_only_asked_about_or_put_off_contradicts_no_plan(message: str) -> None:
+    rule = RoomRule.model_validate({"default": "standard", "when": [{"condition": "rain", "room_type": "suite"}]})
+    assert contradictions(amended(read(CHINESE), read(message)), Trip.model_validate(MEANT), rule) == ()
+
+
+OPEN_DAYS = [
+    "国庆节去",
+    "顺延一天",
+    "两天后再去",
+    "月底去",
+    "at Christmas",
+    "in two days",
+    "后天可以吗？",
+    "how about tomorrow?",
+]
+
+
+@pytest.mark.parametrize("message", OPEN_DAYS)
+def test_a_day_that_a_later_message_leaves_open_is_no_longer_the_old_one(message: str) -> None:
+    assert amended(read(CHINESE), read(message)).check_in is None
+
+
+@pytest.mark.parametrize("message", ["不用查天气了，继续", "再查一次天气", "check the weather again"])
+def test_a_word_of_the_weather_does_not_end_the_wish_to_book(message: str) -> None:
+    assert amended(read(CHINESE), read(message)).wants_booking
+
+
+@pytest.mark.parametrize("message", ["不", "取消这次行程", "不想去了", "cancel my trip", "no hotel please"])
+def test_a_refusal_ends_the_wish_to_book(message: str) -> None:
+    now = read(message)
+    assert now.refuses_booking
+    assert not amended(read(CHINESE), now).wants_booking
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "西安9月15日一晚，天气不好就订套房，否则标准间",
+        "Xi'an, 15 September, one night. If rain is unlikely, a standard room; otherwise a suite.",
+    ],
+)
+def test_a_rule_by_weather_that_code_cannot_name_is_left_unread(text: str) -> None:
+    assert read(text).rule is None
