@@ -928,6 +928,17 @@ def test_a_refusal_ends_the_wish_to_book(message: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "Lyon, 15 September, two nights, standard, no hotel preference",
+        "Lyon, two nights, I don't want to go by train",
+    ],
+)
+def test_a_no_to_something_else_is_none_to_booking(text: str) -> None:
+    assert not read(text).refuses_booking
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "西安9月15日一晚，天气不好就订套房，否则标准间",
         "Xi'an, 15 September, one night. If rain is unlikely, a standard room; otherwise a suite.",
     ],
