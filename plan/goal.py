@@ -475,7 +475,8 @@ ORIGIN = re.compile(r"(?:\bfrom|\bleav(?:e|ing)|从|离开) ?$")
 NO_BOOKING = re.compile(
     r"\b(?:don't|do not|without|no need to|not) (?:book|booking|reserve)\b(?! (?:before|until|unless|if|more))"
     r"|\bno (?:booking|reservation)s?\b|\b(?:just|only) (?:tell|check|show|want to know|the weather|curious|asking)\b"
-    r"|\bcancel (?:everything|(?:my|the) trip)\b|\b(?:don't|do not) want to go(?! \w)|\bno hotel\b(?! \w+ence)|\bhold off\b"
+    r"|\bcancel (?:everything|(?:my|the) trip)\b|\b(?:don't|do not) want to go(?! \w)|\bno hotel\b(?! \w+ence)"
+    r"|\bhold off\b"
     r"|取消(?:这次|这个|我的)?(?:行程|旅行|旅程)|不(?:想)?去了(?!，?去)"
     r"|(?:不|别|无需|不用|不必|不要|不想)(?:预?订|预定|下单)(?!的)|[只仅](?:是|想|要)?(?:查|看|问|告诉|想知道|了解)",
     re.ASCII,
