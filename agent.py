@@ -244,7 +244,7 @@ class TripAgent:
         """The tools that the model is offered."""
         return [*local_tools(), *map(results.for_model, self.server.tools)]
 
-    def offer(self) -> dict[str, Any]:
+    def offered(self) -> dict[str, Any]:
         """The tools that a run may begin with, and what they are recognised by; nothing while there is no server."""
         if self.server.failure:
             return {}
@@ -254,7 +254,7 @@ class TripAgent:
         """A new run for a goal, driven to its end."""
         course = Course(self, secrets.token_hex(5), manner)
         with self.notebook.hold(course.run.run_id):
-            course.record(prompts.opening(text, manner.today(), self.model.provider, self.offer()))
+            course.record(prompts.opening(text, manner.today(), self.model.provider, self.offered()))
             return await course.drive()
 
     async def resume(self, run_id: str, text: str | None, manner: Manner) -> Run:
@@ -269,7 +269,7 @@ class TripAgent:
                 return replace(course.run, tally_before=course.run.tally)  # this process uses nothing for it
             begun_without = not recovery.approved_tools(course.journal.events)
             details = {"today": manner.today().isoformat(), "provider": self.model.provider}
-            details |= self.offer() if begun_without else {}
+            details |= self.offered() if begun_without else {}
             for event in recovery.resumption(course.run, text, manner.approved_beforehand, details):
                 course.record(event)
             if end := recovery.ended_by_person(course.run, text):
@@ -647,14 +647,17 @@ def show(chosen: Namespace, settings: Settings) -> int:
     """Lists the saved runs, or shows one. Nothing is written but the page that --html asks for."""
     with Notebook.open(database(settings), create=False) as notebook:
         shelf = Shelf(notebook)
-        text = shelf.runs(as_data=chosen.json) if chosen.runs else shelf.run(chosen.show, as_data=chosen.json)
         page = shelf.page(chosen.show) if chosen.html else None
+        if chosen.runs:
+            text = shelf.runs(as_data=chosen.json)
+        else:
+            text = str(chosen.html) if page and not chosen.json else shelf.run(chosen.show, as_data=chosen.json)
     if page:
         try:
             chosen.html.write_text(page, encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--html {chosen.html} can't be written: {error.strerror}") from error
-    tell(str(chosen.html) if page and not chosen.json else text, sys.stdout)
+    tell(text, sys.stdout)
     return 0
 
 

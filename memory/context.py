@@ -16,7 +16,7 @@ from plan.dialect import LIMIT_CHARACTERS, STANDARD_FIELDS, Dialect, request_bod
 from plan.machine import Run, apply
 from plan.model import Event, Failure
 from plan.prompts import LEFT_OUT, state_block
-from plan.recovery import INTERRUPTED
+from plan.recovery import INTERRUPTED, approved_tools
 from plan.replies import Endpoint, own_id
 from plan.text import as_json, fitting
 
@@ -79,13 +79,12 @@ def requests_sent(run_id: str, events: Sequence[Event]) -> dict[int, list[Messag
 
     What an endpoint's dialect then made of one (roles merged, tools in the prompt, a shorter limit) isn't on record.
     """
-    run, known, tools, sent = Run(run_id), dict[str, Any](), 0, dict[int, list[Message]]()
+    run, known, sent = Run(run_id), dict[str, Any](), dict[int, list[Message]]()
+    tools = len(as_json(approved_tools(events).get("tools")))
     for number, event in enumerate(events, 1):
         run = apply(run, event)
         known |= {name: value for name, value in (event.details or {}).items() if name in ("today", "provider")}
-        if (event.details or {}).get("tools"):
-            tools = len(as_json((event.details or {}).get("tools")))
-        elif event.kind == "model_asked":
+        if event.kind == "model_asked":
             block = state_block(run, date.fromisoformat(known["today"]))
             sent[event.seq], _ = request_messages(events[:number], block, known["provider"], tools, LIMIT_CHARACTERS)
     return sent

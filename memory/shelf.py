@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from memory.context import history, requests_sent
 from memory.store import Notebook
 from plan import view
-from plan.machine import replay
+from plan.machine import Run, replay
+from plan.model import Event
 from plan.text import as_json
 
 
@@ -31,15 +33,17 @@ class Shelf:
 
     def run(self, name: str, *, as_data: bool) -> str:
         """One run: its story, or its whole record."""
-        run_id = self.notebook.find(name)
-        events = self.notebook.events(run_id)
-        run = replay(run_id, events)
+        run, events = self._saved(name)
         return as_json(view.record(run, events, history(events))) if as_data else view.story(run, events)
 
     def page(self, name: str) -> str:
         """One run as an HTML page."""
         from plan.page import page  # the template engine is needed for nothing else
 
+        run, events = self._saved(name)
+        return page(run, events, requests_sent(run.run_id, events))
+
+    def _saved(self, name: str) -> tuple[Run, Sequence[Event]]:
         run_id = self.notebook.find(name)
         events = self.notebook.events(run_id)
-        return page(replay(run_id, events), events, requests_sent(run_id, events))
+        return replay(run_id, events), events

@@ -37,6 +37,11 @@ def unanswered(run: Run) -> bool:
     return any(goal.read_goal(message.text, message.said_on).speaks_of_trip for message in run.fresh)
 
 
+def carried_out(run: Run) -> bool:
+    """Whether the plan is carried out and the person has asked for nothing else since."""
+    return run.all_done and not unanswered(run)
+
+
 def wanted(run: Run) -> Reading:
     """What the person wants: the plan's trip and rule, if there is one, changed by what they said since."""
     readings = [goal.read_goal(message.text, message.said_on) for message in run.fresh]

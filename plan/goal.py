@@ -68,8 +68,13 @@ class Reading:
     @property
     def speaks_of_trip(self) -> bool:
         """Whether it says anything that a plan is made of, clearly or not."""
-        stay = self.city or self.dates or self.impossible or self.nights or self.unclear
-        return bool(stay or self.room_types or self.conditions or self.refuses_booking or self.asks_for_change)
+        otherwise = self.city or self.conditions or self.refuses_booking or self.asks_for_change
+        return bool(otherwise or self.speaks_of_stay_or_room)
+
+    @property
+    def speaks_of_stay_or_room(self) -> bool:
+        """Whether it says when or how long, or which room, clearly or not."""
+        return bool(self.dates or self.impossible or self.nights or self.room_types or self.unclear)
 
     @property
     def rule(self) -> Said[RoomRule] | None:
@@ -509,8 +514,8 @@ def _city(text: str, tokens: Sequence[Token]) -> dict[str, Any]:
     found = _named((KNOWN, *GONE_TO), text, tokens) or _named(STARTS_WITH, text, tokens)
     whole = [name for key, name in found.items() if not any(key != other and key in other for other in found)]
     if len(whole) > 1:
-        return {"city": None, "unclear": {"city"}}
-    return {"city": Said(whole[0], whole[0]) if whole else None, "unclear": set()}
+        return {"unclear": {"city"}}
+    return {"city": Said(whole[0], whole[0])} if whole else {}
 
 
 @lru_cache(maxsize=64)
@@ -524,11 +529,13 @@ def read_goal(text: str, today: date) -> Reading:
     def words(token: Token) -> str:
         return text[token.start : token.end].strip(" ,，")
 
-    stay, rule, city = _stay(tokens, folded, words, today), _rule(letters, text), _city(text, tokens)
+    parts = (_stay(tokens, folded, words, today), _rule(letters, text), _city(text, tokens))
+    read = {name: value for part in parts for name, value in part.items()}
+    read["unclear"] = frozenset[str]().union(*(part.get("unclear", ()) for part in parts))
     rooms = tuple(Said(token.value, words(token)) for letter, token in letters if letter == "r")
     refused = [match.end() for match in NO_BOOKING.finditer(folded)]
     refused = [end for end in refused if not any(t.kind == "room" and 0 <= t.start - end < 4 for t in tokens)]
-    speaks = bool(rooms or stay["nights"] or BOOKING.search(folded))
+    speaks = bool(rooms or read["nights"] or BOOKING.search(folded))
     han, latin = re.findall(r"[\u4e00-\u9fff]", text), re.findall(r"[A-Za-z]+", text)
     return Reading(
         language="zh" if han and len(han) >= len(latin) else "en",
@@ -541,8 +548,7 @@ def read_goal(text: str, today: date) -> Reading:
         is_question=QUESTION.search(folded) is not None,
         instead_of="x" in dict(letters),
         in_passing=_in_passing(tokens, folded),
-        **{name: value for name, value in (stay | rule | city).items() if name != "unclear"},
-        unclear=frozenset(stay["unclear"] | rule.get("unclear", set()) | city["unclear"]),
+        **read,
     )
 
 
@@ -569,8 +575,8 @@ def amended(earlier: Reading, later: Reading) -> Reading:
     if later.is_question and not later.asks_for_change:  # what is only asked about is no order, nor is it denied
         spoken = {"check_in": later.dates, "nights": later.nights, "rule": later.room_types}
         asked = frozenset(part for part, said in spoken.items() if said)
-        later = replace(later, dates=(), check_in=None, nights=None, cases=(), default=None)
-        later = replace(later, unclear=later.unclear | asked)
+        unclear = later.unclear | asked
+        later = replace(later, dates=(), check_in=None, nights=None, cases=(), default=None, unclear=unclear)
     if later.in_passing:
         later = replace(later, dates=(), check_in=None, unclear=later.unclear | {"check_in"})
     if later.dates and not (later.check_in or later.nights):  # it may be the end of the stay that they move

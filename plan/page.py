@@ -138,7 +138,7 @@ def page(run: Run, events: Sequence[Event], requests: Mapping[int, Request] | No
         turning_point=TURNING_POINT,
         plans=[_plan_card(plan, run) for plan in view.versions(run)],
         items=_items(run, events, requests or {})[:MAX_ITEMS],
-        tools=[_tool(tool.get("function", {})) for tool in (approved_tools(events) or {}).get("tools") or ()],
+        tools=[_tool(tool.get("function", {})) for tool in approved_tools(events).get("tools") or ()],
     )
 
 

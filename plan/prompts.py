@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from plan.draft import unanswered
+from plan.draft import carried_out
 from plan.goal import read_goal
 from plan.guards import next_calls
 from plan.machine import Run
@@ -60,17 +60,17 @@ def reminder(run: Run) -> str:
     return f"[agent] Still open: {open_steps}. A text does none of it. {_next_line(run)}"
 
 
-def opening(text: str, today: date, provider: str, offer: Mapping[str, Any]) -> Event:
+def opening(text: str, today: date, provider: str, offered: Mapping[str, Any]) -> Event:
     """What is recorded when a run starts: all that stays the same in each of its requests.
 
-    `offer` holds the tools and their fingerprints, or nothing if there is no server; then a resume brings them.
+    `offered` holds the tools and their fingerprints, or nothing if there is no server; then a resume brings them.
     """
     details = {
         "today": today.isoformat(),
         "language": read_goal(text, today).language,
         "provider": provider,
         "system": SYSTEM,
-        **offer,
+        **offered,
     }
     return Event("run_started", text=text, details=details)
 
@@ -107,7 +107,7 @@ def _hotel_line(hotel: Mapping[str, Any]) -> str:
 
 def _next_line(run: Run) -> str:
     """What may come next, as calls in full wherever they are determined."""
-    if run.all_done and not unanswered(run):
+    if carried_out(run):
         return "Everything is done. Say so to the person, briefly."
     possible = next_calls(run)
     calls = ", or ".join(map(_call_line, possible))

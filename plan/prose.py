@@ -58,7 +58,7 @@ def false_claim(text: str, receipt: Receipt | None) -> bool:
     references = {found.upper() for found in REFERENCE.findall(plain)} - known
     speaks_of_one = bool(references or REFERENCE_WORDS.search(plain))
     if receipt is None:
-        return speaks_of_one or speaks_of_booking(text)
+        return speaks_of_one or BOOKED.search(plain) is not None
     return (speaks_of_one and references != {receipt.reference}) or _contradicts(plain, receipt)
 
 

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from plan import goal, prompts
-from plan.draft import unanswered
+from plan.draft import carried_out
 from plan.failures import FAILURES, SETTLED_BY_PERSON, SEVERITY, Branch
 from plan.guards import Verdict, next_calls
 from plan.hotels import city_named
@@ -161,23 +161,18 @@ def ending(run: Run, budget: Budget, *, out_of_time: bool, closing_words: bool =
 
     Without `closing_words` a finished plan ends the run at once, without asking the model for its last sentence.
     """
-    if _done(run) and not closing_words:
+    if carried_out(run) and not closing_words:
         return settled(run, _end_of_plan(run))
     ends = (rule(run) for rule in ENDINGS)
     end = next((e for e in ends if e), None) or _out_of_budget(run, budget, out_of_time)
     return settled(run, end) if end else None
 
 
-def _done(run: Run) -> bool:
-    """Whether the plan is carried out and the person has asked for nothing else since."""
-    return run.all_done and not unanswered(run)
-
-
 def settled(run: Run, end: End) -> End:
     """The end that a run has earned: a receipt counts whatever happens afterwards, and so does a finished plan."""
     if run.receipt:
         return End(Phase.BOOKED)
-    if _done(run) and end.outcome is Phase.STOPPED:
+    if carried_out(run) and end.outcome is Phase.STOPPED:
         return _end_of_plan(run)
     return end
 
@@ -213,7 +208,7 @@ def _plans_refused(run: Run) -> End | None:
 def _plan_done(run: Run) -> End | None:
     """After the last step the model is asked once more; whatever it says then, the plan is done."""
     mends_a_plan = run.refused_plans and not run.receipt
-    return _end_of_plan(run) if _done(run) and run.idle_turns and not mends_a_plan else None
+    return _end_of_plan(run) if carried_out(run) and run.idle_turns and not mends_a_plan else None
 
 
 def _end_of_plan(run: Run) -> End:
@@ -271,7 +266,7 @@ def _asks_for_other(said: str, offer: Offer) -> bool:
     """Whether an answer speaks of what a plan is made of: then it is a message, neither a yes nor a no."""
     read = goal.read_goal(said, offer.check_in)
     elsewhere = read.city and city_named(read.city.value)  # "Never" begins like a city too
-    return bool(elsewhere or read.dates or read.impossible or read.nights or read.room_types or read.unclear)
+    return bool(elsewhere or read.speaks_of_stay_or_room)
 
 
 def said_instead(run: Run) -> str | None:
@@ -279,15 +274,15 @@ def said_instead(run: Run) -> str | None:
     return next((e.details["said"] for e in run.turn_failures if e.details and "said" in e.details), None)
 
 
-def approved_tools(events: Iterable[Event]) -> Mapping[str, Any] | None:
-    """The tools that a run began with, and their fingerprints; None if it has met no server yet."""
-    return next((e.details for e in events if e.details and e.details.get("tools")), None)
+def approved_tools(events: Iterable[Event]) -> Mapping[str, Any]:
+    """The `tools` that a run began with, and their `fingerprints`; neither if it has met no server yet."""
+    return next((e.details for e in events if e.details and e.details.get("tools")), {})
 
 
 def changed_tools(events: Iterable[Event], tools: Sequence[Mapping[str, Any]]) -> Failure | None:
     """Why a run can't go on with a server's tools: they aren't those that it began with, and so approved."""
     began = approved_tools(events)
-    if not (began and began.get("fingerprints")):
+    if not began.get("fingerprints"):
         return None
     before, now = began["fingerprints"], fingerprints(tools)
     changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]

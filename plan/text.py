@@ -34,11 +34,13 @@ MAX_MARKS = 30
 
 
 def _stream_safe(text: str) -> str:
+    if text.isascii():
+        return text
     marks, kept = 0, []
-    for character in text if not text.isascii() else ():
+    for character in text:
         marks = marks + 1 if unicodedata.combining(character) else 0
         kept += [character] if marks <= MAX_MARKS else []
-    return "".join(kept) or text
+    return "".join(kept)
 
 
 def whole(text: str) -> str:

@@ -350,7 +350,7 @@ def record(run: Run, events: Sequence[Event], messages: list[dict[str, Any]]) ->
         **summary(run, (_segments(events) or [0.0])[-1], elapsed_seconds(events)),
         "goal": run.goal,
         "messages": messages,
-        "tools": (approved_tools(events) or {}).get("tools"),
+        "tools": approved_tools(events).get("tools"),
         "events": [event.as_dict() for event in events],
         "plans": [_plan_record(plan) for plan in versions(run)],
     }

@@ -218,10 +218,15 @@ def beginning(body: Mapping[str, Any]) -> str:
     return json.dumps([body["tools"], *body["messages"][:-1]], ensure_ascii=False).removesuffix("]")
 
 
+def kept_characters(requests: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Of each request but the last: how many of its characters the next one begins with, of how many; state apart."""
+    texts = [beginning(body) for body in requests]
+    return [(_common(one, following), len(one)) for one, following in pairwise(texts)]
+
+
 def kept_shares(requests: Sequence[Mapping[str, Any]]) -> list[float]:
     """How much of each request is how the next one begins, its state apart."""
-    texts = [beginning(body) for body in requests]
-    return [_common(one, following) / len(one) for one, following in pairwise(texts)]
+    return [kept / characters for kept, characters in kept_characters(requests)]
 
 
 def _common(one: str, other: str) -> int:
@@ -230,15 +235,14 @@ def _common(one: str, other: str) -> int:
 
 def weighed(requests: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The figures of a run's requests, in characters and shares."""
-    texts, kept = [beginning(body) for body in requests], kept_shares(requests)
     sizes = [len(json.dumps(body, ensure_ascii=False)) for body in requests]
-    known = sum(share * len(text) for share, text in zip(kept, texts, strict=False))
+    kept = kept_characters(requests)
     return {
         "model calls": len(requests),
         "characters": sum(sizes),
         "longest request": max(sizes),
-        "least share kept": min(kept, default=1.0),
-        "cacheable share": known / sum(sizes),
+        "least share kept": min((known / characters for known, characters in kept), default=1.0),
+        "cacheable share": sum(known for known, _ in kept) / sum(sizes),
     }
 
 

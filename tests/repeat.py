@@ -165,7 +165,7 @@ class Theatre:
             approved_beforehand=scenario.yes,
         )
         try:
-            run = await company.start(scenario.goal, replace(manner, listeners=[*manner.listeners, kill(scenario)]))
+            run = await company.start(scenario.goal, replace(manner, listeners=[kill(scenario)]))
         except Killed as death:
             run = death.run
         for said in scenario.later:

@@ -166,9 +166,8 @@ def loopback(answer: Callable[[str, dict[str, str], Mapping[str, str], bytes], R
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = (
-            True  # head and body are two writes: the second would wait 40 ms for the first's receipt
-        )
+        # head and body are two writes: the second would wait 40 ms for the first's receipt
+        disable_nagle_algorithm = True
 
         def serve(self) -> None:
             url = urlsplit(self.path)
